@@ -269,6 +269,12 @@ def fetch_sets(
         at = after
 
 
+def deleted_text(tp: TopicPartition, start: int, end: int, what: str) -> str:
+    """Return the note that offsets from ``start`` to before ``end`` were deleted while ``what`` ran."""
+    span = f"message {start} was" if end - start == 1 else f"messages {start} to {end - 1} were"
+    return f"{tp}: {span} deleted, by retention or a trim, while the {what} ran"
+
+
 def records_of(fetched: Fetched, rows: int) -> Iterator[ConsumerRecord]:
     """Yield the records of a set, made a few at a time."""
     for batch in batches_of(fetched, rows):

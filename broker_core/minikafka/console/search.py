@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.base.errors import ConfigError, MinikafkaError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.base.times import utc_text
 from minikafka.clients.fetch.isolation_level import IsolationLevel
@@ -22,7 +22,7 @@ from minikafka.clients.fetch.read_ranges import Anchor, ReadRange
 from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.rows import Rows
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.console.messages import SEARCH_FETCH_BYTES, Message, Ranges, fetch_sets
+from minikafka.console.messages import SEARCH_FETCH_BYTES, Message, Ranges, deleted_text, fetch_sets
 
 OPEN_PARTITIONS_MAX = 8
 """Partitions that are searched in turn; each has one fetch under way."""
@@ -134,6 +134,7 @@ def search(
     """Yield messages that match, of all partitions in turn, and the progress in between.
 
     It ends with the ranges, after ``most`` messages, after ``seconds``, or once ``ended`` returns a reason.
+    Where the log was deleted meanwhile, it goes on at the new start.
     """
     started = reported = monotonic()
     searched = found = 0
@@ -145,13 +146,17 @@ def search(
         yield progress(note)
     waiting = deque(tp for tp, part in ranges.by_partition.items() if part.start < part.end)
     opened: deque[tuple[TopicPartition, Iterator[Fetched]]] = deque()
+
+    def open_at(tp: TopicPartition, start: int) -> None:
+        timeout_ms = max(1_000, int((seconds - (monotonic() - started)) * 1000))
+        end = ranges.by_partition[tp].end
+        sets = fetch_sets(cluster, tp, start, end, isolation, timeout_ms, SEARCH_FETCH_BYTES)
+        opened.append((tp, sets))
+
     while waiting or opened:
         while waiting and len(opened) < OPEN_PARTITIONS_MAX:
             tp = waiting.popleft()
-            part = ranges.by_partition[tp]
-            timeout_ms = max(1_000, int((seconds - (monotonic() - started)) * 1000))
-            sets = fetch_sets(cluster, tp, part.start, part.end, isolation, timeout_ms, SEARCH_FETCH_BYTES)
-            opened.append((tp, sets))
+            open_at(tp, ranges.by_partition[tp].start)
         tp, sets = opened.popleft()
         try:
             fetched = next(sets, None)
@@ -166,6 +171,13 @@ def search(
                     return
             searched += fetched.next_offset - fetched.start_offset
             opened.append((tp, sets))
+        except OffsetOutOfRange as error:
+            if error.start_offset <= error.offset:
+                yield progress(f"{tp}: {error}")
+            else:
+                begin = min(error.start_offset, ranges.by_partition[tp].end)
+                yield progress(deleted_text(tp, error.offset, begin, "search"))
+                open_at(tp, begin)
         except MinikafkaError as error:
             yield progress(f"{tp}: {error}")
         now = monotonic()

@@ -25,7 +25,7 @@ from minikafka.base.secrets import redact_text
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.console.messages import SEARCH_FETCH_BYTES, Ranges, batches_of, fetch_sets
+from minikafka.console.messages import SEARCH_FETCH_BYTES, Ranges, batches_of, deleted_text, fetch_sets
 from minikafka.console.settings import STREAMS_MAX, STREAMS_OF_A_SESSION_MAX
 
 _ROWS_A_BATCH = 100
@@ -176,7 +176,7 @@ def export_batches(
     """Yield the records of the ranges, a partition after the other, at most ``most``.
 
     A batch is empty where a fetch had no record, so that a browser can leave in between. Where the log was
-    deleted meanwhile, it goes on at the new start.
+    deleted meanwhile, it goes on at the new start, with a note in ``ranges``.
     """
     left = most
     for tp, part in ranges.by_partition.items():
@@ -197,13 +197,16 @@ def export_batches(
             except OffsetOutOfRange as error:
                 if error.start_offset <= at:
                     raise
-                at = error.start_offset
+                begin = min(error.start_offset, part.end)
+                ranges.notes.append(deleted_text(tp, at, begin, "export"))
+                at = begin
 
 
 def csv_parts(batches: Iterable[list[ConsumerRecord]], notes: Iterable[str] = ()) -> Iterator[str]:
     """Yield a header, and a line for each record, as ``minikafka consume --format csv`` prints them.
 
-    notes: about data that is missing; they are lines at the end, as the error is that ends an export.
+    notes: about data that is missing, complete after the last batch; they are lines at the end, as the error
+    is that ends an export.
     """
     yield csv_line(CSV_COLUMNS)
     yield from _parts(batches, _csv_record, lambda note: csv_line([f"# incomplete: {note}"]), notes)
@@ -226,7 +229,7 @@ def _parts(
     notes: Iterable[str],
 ) -> Iterator[str]:
     """Yield the lines of each batch as one part, or as several large ones."""
-    problems = list(notes)
+    problems: list[str] = []
     try:
         for batch in batches:
             lines, size = [], 0
@@ -239,7 +242,7 @@ def _parts(
             yield "".join(lines)
     except MinikafkaError as error:
         problems.append(redact_text(" ".join(str(error).split())))
-    yield "".join(map(line_of_note, problems))
+    yield "".join(map(line_of_note, [*notes, *problems]))
 
 
 def _csv_record(record: ConsumerRecord) -> str:

@@ -8,18 +8,19 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from minikafka.base.errors import ConfigError
+from minikafka.base.errors import ConfigError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.base.row_formats import CSV_COLUMNS
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.read_ranges import ReadRange
 from minikafka.console import messages
+from minikafka.console import search as search_module
 from minikafka.console.live_tail import tail
-from minikafka.console.messages import Message, MessagePage, Reader, log_ranges, newest, onward
+from minikafka.console.messages import Message, MessagePage, Reader, fetch_sets, log_ranges, newest, onward
 from minikafka.console.search import Pattern, Progress, search
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
@@ -195,6 +196,36 @@ def test_a_search_ends_after_its_limit(brokers: BrokerHarness) -> None:
     assert len(places(items)) == 3
     assert isinstance(items[-1], Progress)
     assert "limit of 3" in items[-1].note
+
+
+@pytest.mark.parametrize(
+    ("start", "found", "note"),
+    [
+        (
+            1,
+            [(0, 1), (0, 2), (0, 3), (0, 4)],
+            "orders-0: message 0 was deleted, by retention or a trim, while",
+        ),
+        (9, [], "orders-0: messages 0 to 4 were deleted, by retention or a trim, while the search ran"),
+    ],
+)
+def test_a_search_goes_on_where_a_log_begins_now(
+    brokers: BrokerHarness, monkeypatch: pytest.MonkeyPatch, start: int, found: list[object], note: str
+) -> None:
+    fetch: Callable[..., Iterator[object]] = fetch_sets
+
+    def trimmed(cluster: object, tp: object, at: int, end: int, *rest: object) -> Iterator[object]:
+        if tp == T0 and at == 0:
+            raise OffsetOutOfRange(at, start, max(5, start))
+        yield from fetch(cluster, tp, at, end, *rest)
+
+    monkeypatch.setattr(search_module, "fetch_sets", trimmed)
+    items = found_by(brokers, Pattern("id"))
+    notes = [item.note for item in items if isinstance(item, Progress) and item.note]
+    assert sorted(place for place in places(items) if place[0] == 0) == found
+    assert len([place for place in places(items) if place[0] == 1]) == 5
+    assert len(notes) == 1
+    assert notes[0].startswith(note)
 
 
 def test_a_search_ends_where_its_stream_gives_way(brokers: BrokerHarness) -> None:

@@ -204,7 +204,14 @@ def test_an_export_goes_on_where_a_log_begins_now(
         return fetch(cluster, tp, start, end, *rest)
 
     monkeypatch.setattr(streams, "fetch_sets", trimmed)
-    assert places(exported(brokers))[:3] == [(0, 3), (0, 4), (1, 0)]
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
+    isolation = IsolationLevel.READ_UNCOMMITTED
+    batches = export_batches(cluster, ranges, most=9, isolation=isolation, timeout_ms=1_000)
+    *lines, last = "".join(json_parts(batches, ranges.notes)).splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [(row["partition"], row["offset"]) for row in found][:3] == [(0, 3), (0, 4), (1, 0)]
+    assert "orders-0: messages 0 to 2 were deleted, by retention or a trim, while the export ran" in last
 
 
 def test_an_export_that_fails_ends_with_a_line_that_says_so() -> None:
