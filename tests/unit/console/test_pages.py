@@ -46,6 +46,29 @@ def test_each_page_shows_its_noun(console: ConsoleClient, address: str, shown: s
     assert text.count("<h1>") == 1
 
 
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("minutes=soon", "Minutes ('soon'): must be a whole number from 0 to 100000"),
+        ("minutes=-1&topic=orders", "Minutes ('-1'): must be a whole number from 0 to 100000"),
+        ("topic=nope", "there is no topic 'nope'"),
+    ],
+)
+def test_a_fault_about_hanging_transactions_is_at_its_field(
+    console: ConsoleClient, query: str, problem: str
+) -> None:
+    response = console.get(f"/transactions/hanging?find=1&{query}")
+    assert response.status_code == 400
+    text = html.unescape(response.text)
+    name, _, typed = query.partition("&")[0].partition("=")
+    field = re.search(
+        rf'<label>([^<]+)<span[^>]*>([^<]+)</span> <input name="{name}"[^>]*value="{typed}"', text
+    )
+    assert field is not None
+    assert problem in field[2]
+    assert "Find</button>" in text
+
+
 def test_all_addresses_are_of_tested_kinds() -> None:
     assert all(address.split("/")[1] in {"", "topics", "group", "groups", "brokers"} or address in {
         "/access", "/reassignments", "/transactions", "/transactions/hanging", "/transaction",

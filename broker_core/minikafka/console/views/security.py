@@ -6,14 +6,17 @@ from starlette.responses import Response
 
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.base.secrets import redact_text
 from minikafka.clients.admin.acls import AclBinding
 from minikafka.clients.admin.transactions import ProducerState
 from minikafka.clients.admin.users import BrokerUsers
 from minikafka.console.settings import PAGE_TIMEOUT_MS
+from minikafka.console.texts import field_problem
 from minikafka.console.views.topics import paged
 from minikafka.console.visit import Visit
 
 HANGING_PARTITIONS_MAX = 5_000
+_MINUTES = 15
 
 
 def access_rules(visit: Visit) -> Response:
@@ -90,18 +93,42 @@ def transaction(visit: Visit) -> Response:
 
 def hanging_transactions(visit: Visit) -> Response:
     """Show transactions that no coordinator will end, of a topic or of all."""
-    topic, minutes = visit.param("topic"), visit.number("minutes", 15, 0, 100_000)
+    topic = visit.param("topic")
     rows: list[ProducerState] | None = None
+    minutes_problem = topic_problem = ""
     if visit.param("find"):
-        known = visit.metadata.topics
-        topics = [visit.topic(topic)] if topic else list(known.values())
-        partitions: list[TopicPartition] = [
-            part.topic_partition for found in topics for part in found.partitions if part.leader_id >= 0
-        ]
-        if len(partitions) > HANGING_PARTITIONS_MAX:
-            allowed = f"required: the cluster has {len(partitions)} partitions, more than can be searched"
-            raise ConfigError("topic", None, allowed)
-        rows = visit.access.transactions.find_hanging(
-            partitions, max_timeout_ms=minutes * 60_000, timeout_ms=4 * PAGE_TIMEOUT_MS
-        )
-    return visit.page("transactions_hanging.html", rows=rows, topic=topic, minutes=minutes)
+        minutes = 0
+        partitions: list[TopicPartition] = []
+        try:
+            minutes = visit.number("minutes", _MINUTES, 0, 100_000)
+        except ConfigError as error:
+            minutes_problem = field_problem(error, {"minutes": "Minutes"})
+        try:
+            partitions = _led_partitions(visit, topic)
+        except ConfigError as error:
+            topic_problem = field_problem(error, {"topic": "Topic"})
+        except BrokerError as error:
+            topic_problem = redact_text(error.detail or error.code.name)
+        if not minutes_problem and not topic_problem:
+            rows = visit.access.transactions.find_hanging(
+                partitions, max_timeout_ms=minutes * 60_000, timeout_ms=4 * PAGE_TIMEOUT_MS
+            )
+    return visit.page(
+        "transactions_hanging.html",
+        400 if minutes_problem or topic_problem else 200,
+        rows=rows,
+        topic=topic,
+        minutes=visit.param("minutes") or _MINUTES,
+        minutes_problem=minutes_problem,
+        topic_problem=topic_problem,
+    )
+
+
+def _led_partitions(visit: Visit, topic: str) -> list[TopicPartition]:
+    """Return the partitions with a leader, of a topic or of all. Raises BrokerError or ConfigError."""
+    topics = [visit.topic(topic)] if topic else list(visit.metadata.topics.values())
+    found = [part.topic_partition for known in topics for part in known.partitions if part.leader_id >= 0]
+    if len(found) > HANGING_PARTITIONS_MAX:
+        allowed = f"required: the cluster has {len(found):,} partitions, more than can be searched at once"
+        raise ConfigError("topic", None, allowed)
+    return found
