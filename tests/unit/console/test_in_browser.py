@@ -143,6 +143,21 @@ def test_a_phone_shows_what_a_table_is_about(
         assert page.get_by_role("row").get_by_role(rows).count() > 0  # type: ignore[arg-type]
 
 
+def test_a_phone_shows_partitions_without_sideways_scrolling(browser: Browser, address: str) -> None:
+    with page_of(browser, address, viewport={"width": 390, "height": 900}) as page:
+        page.goto("/topics/orders")
+        region = page.get_by_role("region", name="Partitions of orders")
+        assert region.evaluate("element => element.scrollWidth <= element.clientWidth")
+        row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="0", exact=True))
+        assert row.get_by_role("cell").count() == 8
+        for label in ("Leader", "In sync", "End", "Messages", "Size"):
+            cell = row.locator(f"[data-label='{label}']")
+            box = cell.bounding_box()
+            assert box is not None
+            assert box["x"] + box["width"] <= 390
+        assert page.get_by_role("columnheader").count() == 9
+
+
 def test_the_keyboard_reaches_the_content_and_every_link(browser: Browser, address: str) -> None:
     with page_of(browser, address) as page:
         page.goto("/topics")
