@@ -51,6 +51,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from minikafka.base.error_codes import ErrorCode as ErrorCode  # noqa: PLC0414 (an error has its code)
+from minikafka.base.printable import quoted
 from minikafka.base.secrets import is_resource_name, redact, redact_text
 
 Error = TypeVar("Error", bound=BaseException)
@@ -459,7 +460,7 @@ class ConfigError(MinikafkaError):
         return (self,)
 
     def __str__(self) -> str:
-        given = "" if self.value is None else f"={self.value!r}"
+        given = "" if self.value is None else f"={quoted(self.value)}"
         return f"{self.name}{given}: {self.allowed}"
 
 

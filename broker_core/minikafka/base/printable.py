@@ -27,5 +27,17 @@ def printable(text: str) -> str:
     return UNPRINTABLE.sub(_escape, text)
 
 
+def quoted(value: object) -> str:
+    """Return a value in quotes for a message: a text as it was written, with invisible characters escaped,
+    and anything else as Python's ``repr``.
+    """
+    if not isinstance(value, str):
+        return repr(value)
+    quote = '"' if "'" in value and '"' not in value else "'"
+    if not value.isprintable():
+        value = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in value])
+    return f"{quote}{value}{quote}"
+
+
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")

@@ -17,6 +17,7 @@ from minikafka.base.config.property_files import key_values
 from minikafka.base.config.types import one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode
 from minikafka.base.ids import TopicPartition
+from minikafka.base.printable import quoted
 from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
@@ -229,7 +230,7 @@ def _topics_or_filter(
     given = {name: value for name, value in options.items() if value is not None}
     if len(given) != 1:
         *others, (name, value) = given.items() or [("TOPIC", None)]
-        conflicts = "".join(f"conflicts with {option}={other!r}; " for option, other in others)
+        conflicts = "".join(f"conflicts with {option}={quoted(other)}; " for option, other in others)
         allowed = f"{conflicts}set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"
         raise ConfigError(name, value, allowed)
     if topics:

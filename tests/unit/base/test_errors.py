@@ -39,6 +39,7 @@ def test_messages_say_what_was_wrong_with_the_value() -> None:
     assert str(BrokerError(ErrorCode.INVALID_TOPIC)) == "INVALID_TOPIC"
     assert str(BrokerError(ErrorCode.INVALID_TOPIC, "a b")) == "INVALID_TOPIC: a b"
     assert str(ConfigError("segment.bytes", "x", "a number")) == "segment.bytes='x': a number"
+    assert str(ConfigError("log.dirs", r"C:\d", "a path")) == r"log.dirs='C:\d': a path"
     assert "offset 9 is outside the log: expected 1 to 5" in str(OffsetOutOfRange(9, 1, 5))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from minikafka.base.printable import printable
+from minikafka.base.printable import printable, quoted
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,19 @@ from minikafka.base.printable import printable
 def test_a_text_is_one_line_that_no_terminal_acts_on(text: str, shown: str) -> None:
     assert printable(text) == shown
     assert len(printable(text).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("C:\\new", "'C:\\new'"),
+        ("it's", '"it\'s"'),
+        ("'\"", "''\"'"),
+        ("é\t\x1b\n\udcff", "'é\\t\\x1b\\n\\udcff'"),
+        ("", "''"),
+        (7, "7"),
+        (b"\\", "b'\\\\'"),
+    ],
+)
+def test_a_quoted_text_stands_as_it_was_written(value: object, shown: str) -> None:
+    assert quoted(value) == shown

@@ -6,6 +6,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.printable import quoted
 from minikafka.cli.records.format import compile_format
 from minikafka.records.format.compression import Codec
 from minikafka.records.format.record import StoredRecord, TimestampType
@@ -112,7 +113,7 @@ def test_a_terminal_gets_control_characters_escaped() -> None:
 def test_a_fault_is_told_with_its_position(text: str, position: int, why: str) -> None:
     with pytest.raises(ConfigError) as caught:
         formatted(text)
-    assert str(caught.value).startswith(f"-f={text!r}: at character {position}: ")
+    assert str(caught.value).startswith(f"-f={quoted(text)}: at character {position}: ")
     assert why in str(caught.value)
 
 
