@@ -1,5 +1,8 @@
 """Keys, values and headers of messages as people read them: JSON, text, or bytes in hex.
 
+Bytes in Confluent's wire format are a zero byte, the id of a schema (int32), and the content: JSON with a
+schema of JSON, otherwise Avro or protobuf.
+
 All of it is untrusted: templates escape it, and characters that hide or reorder text are shown as escapes.
 """
 
@@ -8,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from minikafka.base.printable import UNPRINTABLE
@@ -17,6 +20,12 @@ SHORT_BYTES = 1_000
 """The part of a value that lists show."""
 LONG_BYTES = 512 * 1024
 """The part of a value that the page of one message shows."""
+HEADER_BYTES = 5
+"""The zero byte and the id of a schema."""
+_ID_MAX = 10_000_000
+"""The largest id that is taken for one: registries count from 1, or 100,000."""
+_LONG_BYTES = 8
+"""Of an integer, whose first bytes look like such a header."""
 _ROW_BYTES = 16
 _HEX_SHORT = 64
 _INDENT = "  "
@@ -50,6 +59,8 @@ class Payload:
     """JSON in a list as one line, as it was sent."""
     base64: str = ""
     """Binary bytes once more, for programs; empty in lists."""
+    schema: str = ""
+    """The schema that the bytes name, for people."""
 
 
 def payload(data: bytes | None, *, whole: bool = False) -> Payload:
@@ -63,11 +74,25 @@ def payload(data: bytes | None, *, whole: bool = False) -> Payload:
     is_cut = len(data) > most
     text = decoded(part, is_cut=is_cut)
     if text is None:
-        return _binary(data, whole=whole)
+        return _with_schema(data, whole=whole) or _binary(data, whole=whole)
     if not is_cut and (pretty := _pretty_json(text, most * _INDENTED_TIMES_MAX)) is not None:
         line = "" if whole else visible(" ".join(text.split("\n")))
         return Payload(Kind.JSON, visible(pretty), len(data), line=line)
     return Payload(Kind.TEXT, visible(text), len(data), is_cut)
+
+
+def _with_schema(data: bytes, *, whole: bool) -> Payload | None:
+    """Return bytes that name a schema: as JSON if their content is; None for others."""
+    number = int.from_bytes(data[1:HEADER_BYTES], "big")
+    if len(data) <= HEADER_BYTES or data[0] or not number:
+        return None
+    schema = f"schema id {number} (Confluent wire format)"
+    content = payload(data[HEADER_BYTES:], whole=whole)
+    if content.kind is Kind.JSON or (content.kind is Kind.TEXT and content.text[:1] in ("{", "[")):
+        return replace(content, size_bytes=len(data), schema=schema)
+    if number > _ID_MAX or len(data) == _LONG_BYTES:
+        return None
+    return replace(_binary(data, whole=whole), schema=schema)
 
 
 def decoded(data: bytes, *, is_cut: bool = False) -> str | None:

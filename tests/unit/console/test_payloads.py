@@ -78,3 +78,29 @@ def test_whole_bytes_are_a_dump_and_base64() -> None:
     assert found.text == hex_dump(b"\x00ABC\xff")
     assert found.text == "00000000  00 41 42 43 ff" + " " * 33 + "  .ABC."
     assert found.base64 == "AEFCQ/8="
+
+
+SCHEMA = "schema id 7 (Confluent wire format)"
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "text", "schema"),
+    [
+        (b'\0\0\0\0\x07{"a":1}', Kind.JSON, '{\n  "a": 1\n}', SCHEMA),
+        (b"\0\0\0\0\x07\x02\x06abc", Kind.BINARY, "00 00 00 00 07 02 06 61 62 63", SCHEMA),
+        (b"\0\0\0\0\x07", Kind.BINARY, "00 00 00 00 07", ""),
+        (b"\0\0\0\0\0\x02\x06abc", Kind.BINARY, "00 00 00 00 00 02 06 61 62 63", ""),
+        (b"\0\0\x01\x9a\0\0\0\0", Kind.BINARY, "00 00 01 9a 00 00 00 00", ""),  # a time in ms
+        (b"\0\xff\0\0\0\x02\x06", Kind.BINARY, "00 ff 00 00 00 02 06", ""),
+        (b'\x01\0\0\0\x07{"a":1}', Kind.BINARY, "01 00 00 00 07 7b 22 61 22 3a 31 7d", ""),
+    ],
+)
+def test_bytes_that_name_a_schema_say_so(data: bytes, kind: Kind, text: str, schema: str) -> None:
+    found = payload(data)
+    assert (found.kind, found.text, found.schema, found.size_bytes) == (kind, text, schema, len(data))
+    assert payload(data, whole=True).schema == schema
+
+
+def test_long_json_behind_a_schema_is_cut_text() -> None:
+    found = payload(b"\0\0\0\0\x07[" + b"1," * 2_000 + b"1]")
+    assert (found.kind, found.is_cut, found.schema) == (Kind.TEXT, True, SCHEMA)

@@ -37,6 +37,12 @@
       whole.textContent = "whole";
       made.append(whole);
     }
+    if (data.schema) {
+      const schema = document.createElement("div");
+      schema.className = "muted schema";
+      schema.textContent = data.schema;
+      made.append(schema);
+    }
     return made;
   };
 
