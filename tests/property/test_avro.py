@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minikafka.records.avro import AvroDecoder, AvroEncoder, UnresolvedSchema
-from pyspark_minikafka.formats.avro_schema import parse
+from minikafka.records.avro.parsing import parse
 from tests.support.avro_cases import AvroCases
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.types import DataType
 
-from minikafka.records.avro import AvroDecoder, AvroEncoder, AvroError, Enum, Fixed, Record, Type, arrow_type
+from minikafka.records.avro import (
+    AvroDecoder,
+    AvroEncoder,
+    AvroError,
+    Enum,
+    Fixed,
+    Record,
+    Type,
+    arrow_type,
+    parse,
+)
 from pyspark_minikafka.formats import value_format
-from pyspark_minikafka.formats.avro_schema import parse, schema_of, spark_type
+from pyspark_minikafka.formats.avro_schema import schema_of, spark_type
 from pyspark_minikafka.formats.value_format import ColumnType, Decoded
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A schema (``types``) is compiled once to a program, which a kernel runs for each value of a column.
 
-    types        Avro's types, as parsed
+    types        Avro's types                  parsing      a schema's JSON to types, by fastavro
     columns      their columns, with Spark's types     resolution   a writer's schema read as a reader's
     decoding     values to columns                     encoding     columns to values
 
@@ -12,6 +12,7 @@ It may import ``records.arrow`` and ``records.kernels``.
 from minikafka.records.avro.columns import arrow_type, is_nullable
 from minikafka.records.avro.decoding import AvroDecoder, DecodedAvro
 from minikafka.records.avro.encoding import AvroEncoder, BadAvroRow
+from minikafka.records.avro.parsing import MissingAvro, default_bytes, parse
 from minikafka.records.avro.resolution import UnresolvedSchema
 from minikafka.records.avro.types import (
     NULL,
@@ -41,11 +42,14 @@ __all__ = [
     "Field",
     "Fixed",
     "Map",
+    "MissingAvro",
     "Primitive",
     "Record",
     "Type",
     "Union",
     "UnresolvedSchema",
     "arrow_type",
+    "default_bytes",
     "is_nullable",
+    "parse",
 ]
