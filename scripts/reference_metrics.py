@@ -84,7 +84,8 @@ def client_metrics() -> str:
         (
             "The names in what `metrics()` of a client returns, group by group: see [client metrics](../guides/client-metrics.md). They are those of Kafka's Java clients. "
             "A group with a part in capital letters is there once for each topic, partition or broker. "
-            "A counter only rises. Means, maxima and rates are of the last 30 to 60 seconds."
+            "A counter only rises. Means, maxima and rates are of the last 30 to 60 seconds. "
+            "For Prometheus (`minikafka.clients.metrics.prometheus_text`) a name begins with `minikafka_` and that of its group, and has underscores: `records-lag` of a partition is `minikafka_consumer_fetch_manager_partition_records_lag`, with the labels `client_id`, `topic` and `partition`."
         ),
         *map(_section, (*producer.GROUPS, *consumer.GROUPS, *connections.GROUPS)),
         "## Streaming queries",

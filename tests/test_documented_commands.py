@@ -79,7 +79,12 @@ PAGES = (
     Page("docs/guides/consumer-groups.md", ("Read with a group", "Reset offsets"), before=FLIGHTS),
     Page("docs/guides/python-clients.md", before=(*FLIGHTS, NEXT_FLIGHT)),
     Page("docs/guides/client-metrics.md", before=FLIGHTS),
-    Page("docs/guides/monitor.md", ("Turn it on", "Probe a broker"), before=FLIGHTS, needs="curl"),
+    Page(
+        "docs/guides/monitor.md",
+        ("Turn it on", "Metrics of your own clients", "Probe a broker"),
+        before=FLIGHTS,
+        needs="curl",
+    ),
     Page("docs/guides/test-with-pytest.md"),
     Page("docs/reference/cli-for-kafka-users.md", ("An hour in the shell",)),
     Page("docs/guides/inspect-logs.md", before=FLIGHTS),
