@@ -250,25 +250,35 @@ def findings(health: ClusterHealth, at: str = "") -> list[Finding]:
     if health.controller_id is None:
         text = "no broker is the controller, so that no leader is elected and no topic is created or deleted"
         found.append(Finding(f"{text}; check that brokers run and reach ZooKeeper or their quorum"))
+    needed = {replica for part in health.leaderless for replica in part.in_sync or part.replicas}
     if health.leaderless:
-        needed = {replica for part in health.leaderless for replica in part.in_sync or part.replicas}
         what = "without a leader, which nobody can read or write"
         todo = f"start a broker that has a replica in sync: {_numbers(needed)}"
         found.append(Finding(f"{_partitions(health.leaderless)} {what}: {todo}"))
     dead = {broker.broker_id for broker in health.brokers if broker.address is None}
-    if dead:
-        todo = "start it, or move its replicas with minikafka reassign"
-        found.append(Finding(f"dead, but with replicas: broker {_numbers(dead)}; {todo}"))
-    if health.under_replicated:
-        late = {r for p in health.under_replicated for r in set(p.replicas) - set(p.in_sync)}
-        todo = "start the broker, or if it runs, see its log for the reason"
-        what = f"under-replicated: not in sync at broker {_numbers(late)}"
-        found.append(Finding(f"{_partitions(health.under_replicated)} {what}; {todo}"))
+    found += _replica_findings(health.under_replicated, dead, dead - needed)
     for log_dir in health.offline_log_dirs:
         what = f"log dir {log_dir.path} of broker {log_dir.broker_id} is offline, or has an offline log"
         todo = "see the broker's log for the reason, mend the disk, and restart the broker"
         found.append(Finding(f"{what}; {todo}"))
     return found + list(internal_topic_findings(health, at))
+
+
+def _replica_findings(
+    under_replicated: Iterable[PartitionMetadata], dead: set[int], unnamed: set[int]
+) -> Iterator[Finding]:
+    """Yield the problems of replicas. unnamed: the dead brokers that no other finding names."""
+    late = {part: set(part.replicas) - set(part.in_sync) for part in under_replicated}
+    of_dead = tuple(part for part in late if late[part] <= dead)
+    if named := unnamed.union(*(late[part] for part in of_dead)):
+        what = f": {_partitions(of_dead)} under-replicated" if of_dead else ", but with replicas"
+        who, it, its = ("broker", "it", "its") if len(named) == 1 else ("brokers", "them", "their")
+        state = f"{who} {_numbers(named)} {'is' if len(named) == 1 else 'are'} dead"
+        yield Finding(f"{state}{what}; start {it}, or move {its} replicas with minikafka reassign")
+    if others := tuple(part for part in late if not late[part] <= dead):
+        brokers = set().union(*(late[part] for part in others)) - dead
+        what = f"under-replicated: not in sync at broker {_numbers(brokers)}"
+        yield Finding(f"{_partitions(others)} {what}; see the broker's log for the reason")
 
 
 def _numbers(brokers: Iterable[int]) -> str:

@@ -152,9 +152,30 @@ def test_findings_name_the_problem_and_the_brokers() -> None:
     texts = [finding.text for finding in findings(health_of(ill))]
     assert [text.partition(":")[0] for text in texts] == [
         "1 partition (t-1) without a leader, which nobody can read or write",
-        "dead, but with replicas",
         "2 partitions (t-0, t-1) under-replicated",
     ]
-    assert "broker 2" in texts[1]
     assert findings(health_of(metadata((0, (0, 1), (0, 1))))) == []
+
+
+def test_a_dead_broker_is_one_finding() -> None:
+    todo = "; start it, or move its replicas with minikafka reassign"
+
+    def texts(*partitions: tuple[int, tuple[int, ...], tuple[int, ...]]) -> list[str]:
+        return [finding.text for finding in findings(health_of(metadata(*partitions, brokers=2)))]
+
+    assert texts((0, (0, 2), (0,)), (1, (1, 2), (1,))) == [
+        f"broker 2 is dead: 2 partitions (t-0, t-1) under-replicated{todo}"
+    ]
+    assert texts((0, (0, 2), (0,)), (0, (0, 1), (0,))) == [
+        f"broker 2 is dead: 1 partition (t-0) under-replicated{todo}",
+        "1 partition (t-1) under-replicated: not in sync at broker 1; see the broker's log for the reason",
+    ]
+    (leaderless,) = texts((-1, (2,), (2,)))
+    assert leaderless.endswith("nobody can read or write: start a broker that has a replica in sync: 2")
+    both = texts((0, (0, 2), (0,)), (0, (0, 3), (0,)))
+    assert both[0].startswith("brokers 2, 3 are dead: 2 partitions (t-0, t-1) under-replicated; start them, ")
+
+
+def test_a_cluster_without_a_controller_is_a_finding() -> None:
+    ill = metadata((0, (0, 1), (0,)))
     assert "no broker is the controller" in findings(health_of(replace(ill, controller_id=None)))[0].text
