@@ -30,7 +30,14 @@ from minikafka.base.cache_dirs import is_open_to_others, write_address
 from minikafka.base.clock import SystemClock
 from minikafka.base.config.config_def import Faults
 from minikafka.base.config.property_files import key_values, read_properties
-from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
+from minikafka.base.errors import (
+    ConfigError,
+    ConfigErrors,
+    DirectoryLocked,
+    MinikafkaError,
+    NetworkError,
+    StorageError,
+)
 from minikafka.base.files import RealFiles
 from minikafka.base.ids import host_port
 from minikafka.base.log_lines import LogFormat
@@ -90,7 +97,7 @@ def main(arguments: list[str] | None = None, notes: Iterable[str] = ()) -> int:
         _log_start(config)
         for note in notes:
             _log.info("%s", note)
-        monitoring.listen(config)
+        listen(monitoring, config)
         running = start_patiently(
             lambda: _start(config, ending, lines, monitoring.metrics),
             config.zookeeper_connection_timeout_ms,
@@ -179,6 +186,28 @@ class _Ending:
         if os.read(self._read, 1) != _DONE:
             raise _Stopped
         return future.result()
+
+
+def listen(monitoring: Monitoring, config: BrokerConfig) -> None:
+    """Serve the health of the process. Raise NetworkError for a port in use, but DirectoryLocked if another
+    process has a data directory: it is that broker which also has the port.
+    """
+    try:
+        monitoring.listen(config)
+    except NetworkError:
+        for path in (os.path.join(directory, LOCK_FILE) for directory in config.log_dirs):
+            if os.path.exists(path):
+                _check_unlocked(path)
+        raise
+
+
+def _check_unlocked(path: str) -> None:
+    try:
+        RealFiles().lock(path).release()
+    except DirectoryLocked as held:
+        raise held from None
+    except StorageError:
+        return  # the port is the first problem that was found
 
 
 def watch(
