@@ -9,6 +9,7 @@ import typer
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted, first_of
+from minikafka.base.times import utc_text
 from minikafka.cli.connection import connect
 from minikafka.cli.options import Bootstrap, CommandConfig, DataDir, Format, OutputFormat, SomePartitions
 from minikafka.cli.terminal.output import note, print_rows
@@ -54,14 +55,18 @@ def trim(
     """
     from minikafka.clients.admin.admin import Admin
     from minikafka.clients.admin.record_deletion import delete_records
-    from minikafka.clients.fetch.read_ranges import find_ranges, parse_read_range
+    from minikafka.clients.fetch.read_ranges import Anchor, find_ranges, parse_read_range
 
+    now_ms = SystemClock().now_ms()
     try:
-        wanted = parse_read_range("--offset", offset, SystemClock().now_ms())
+        wanted = parse_read_range("--offset", offset, now_ms)
     except ConfigError:
         raise ConfigError("--offset", offset, ALLOWED) from None
     if wanted.end is not None:
         raise ConfigError("--offset", offset, "must be one offset or time, not a range")
+    if wanted.start.anchor is Anchor.TIME and wanted.start.value > now_ms:
+        allowed = f"is in the future; it is {utc_text(now_ms)} now; to delete all messages, use end"
+        raise ConfigError("--offset", offset, allowed)
     with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
         chosen = connect.existing_topic(Admin(cluster), name).chosen(partitions)
         found = find_ranges(cluster, chosen, wanted, cluster.deadline())

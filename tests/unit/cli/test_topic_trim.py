@@ -73,3 +73,16 @@ def test_an_offset_that_a_partition_lacks_deletes_nothing(brokers: BrokerHarness
 def test_partitions_are_added(brokers: BrokerHarness, cli: CommandLine) -> None:
     assert cli.run("topic", "add-partitions", "t", "-n", "3") == 0
     assert cli.out == "t has 5 partitions\n"
+
+
+@pytest.mark.parametrize("moment", ["@2100-01-01", "@2100-01-01T00:00:00+01:00", "@4102444800000"])
+def test_a_time_in_the_future_deletes_nothing(brokers: BrokerHarness, cli: CommandLine, moment: str) -> None:
+    assert cli.run("topic", "trim", "t", "-o", moment, "--execute") == 2
+    assert f"--offset='{moment}': is in the future; " in cli.err
+    assert cli.err.endswith("; to delete all messages, use end\n")
+    assert starts(brokers) == [0, 0]
+
+
+def test_a_time_after_the_last_message_means_the_end(brokers: BrokerHarness, cli: CommandLine) -> None:
+    assert cli.run("topic", "trim", "t", "-o", "@1h", "--execute") == 0
+    assert starts(brokers) == [5, 2]
