@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from minikafka.base.clock import SystemClock
 from minikafka.base.config.types import digits, integer, one_of
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError, NetworkError
 from minikafka.base.ids import check_topic_name
 from minikafka.base.text import counted
-from minikafka.base.times import parse_time
+from minikafka.base.times import parse_moment
 from minikafka.cli.connection import connect
 from minikafka.cli.options import Bootstrap, CodecName, CommandConfig, DataDir, Format, OutputFormat, Topic
 from minikafka.cli.records.input import (
@@ -63,11 +64,14 @@ def parse_input(text: str) -> str:
     return form
 
 
-def parse_timestamp(text: str) -> int:
-    """Parse ``--timestamp``: ms since the epoch, or a time. Raise ConfigError."""
-    word = text.strip()
-    number = digits(word)
-    return number if number is not None else parse_time("--timestamp", text)
+def parse_timestamp(text: str, now_ms: int | None = None) -> int:
+    """Parse ``--timestamp``: ms since the epoch, or a time. Raise ConfigError. now_ms: None for that of the
+    system.
+    """
+    number = digits(text.strip())
+    if number is not None:
+        return number
+    return parse_moment("--timestamp", text, SystemClock().now_ms() if now_ms is None else now_ms)
 
 
 KeySeparator = Annotated[
@@ -105,7 +109,8 @@ Timestamp = Annotated[
     typer.Option(
         "--timestamp",
         metavar="T",
-        help="The time of every message: ISO 8601, or ms since 1970. [now, or as in the JSON]",
+        help="The time of every message: ISO 8601, ms since 1970, or how long ago (1h). "
+        "[now, or as in the JSON]",
         show_default=False,
         parser=parse_timestamp,
     ),

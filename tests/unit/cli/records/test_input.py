@@ -12,6 +12,7 @@ import pytest
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
+from minikafka.cli.produce import parse_timestamp
 from minikafka.cli.records.input import GivenMessage, InputForm, Place, given_messages, messages_in
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
@@ -125,7 +126,8 @@ def test_files_are_read_one_after_another(tmp_path: Path) -> None:
         (("t", "/no/such/file"), "FILE='/no/such/file': cannot be read: No such file or directory"),
         (("t", "-H", "novalue"), "--header='novalue': must be NAME=VALUE"),
         (("t", "-p", "x"), "--partition='x': must be a whole number from -1"),
-        (("t", "--timestamp", "noon"), "--timestamp='noon': must be a time"),
+        (("t", "--timestamp", "noon"), "--timestamp='noon': must be a time (2013-01-01, "),
+        (("t", "--timestamp", "-5"), "or how long ago (1h, 1h30m, PT1H)"),
         (("t", "--input", "xml"), "--input='xml': must be one of lines, json"),
         (("t", "-K", ":", "-k", "a"), "--key-separator=':': conflicts with --key a"),
         (("t", "-K", ":", "--input", "json"), "--key-separator=':': conflicts with --input json"),
@@ -136,6 +138,21 @@ def test_options_that_cannot_be_are_told(arguments: tuple[str, ...], message: st
     assert cli.run("produce", *arguments) == 2
     assert message in cli.err
     assert cli.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("1500", 1_500),
+        ("1357016400", 1_357_016_400),  # not seconds: every number is in ms
+        ("1357016400000", 1_357_016_400_000),
+        ("2013-01-01T05:00Z", 1_357_016_400_000),
+        ("-1h", 1_000),
+        ("PT1H", 1_000),
+    ],
+)
+def test_a_timestamp_is_a_number_of_ms_or_a_time(text: str, time_ms: int) -> None:
+    assert parse_timestamp(text, 3_601_000) == time_ms
 
 
 @pytest.fixture
