@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE = "MINIKAFKA_CONSOLE_TOKEN"
 TOKEN_CHARACTERS_MIN = 16
+REGISTRY_VARIABLE = "MINIKAFKA_SCHEMA_REGISTRY"
 REQUEST_TIMEOUT_MS = 5_000
 """The longest wait for a response: a page is shown without what does not come."""
 _LOGIN = one_of("none", "token", "sasl")
@@ -43,21 +44,34 @@ def parse_login(text: str) -> str:
     return login
 
 
+LoginWay = Annotated[
+    str,
+    typer.Option(
+        "--login",
+        metavar="HOW",
+        parser=parse_login,
+        help=f"none; token: {TOKEN_VARIABLE}, or one that is printed; sasl: users of the cluster.",
+    ),
+]
+SchemaRegistry = Annotated[
+    str | None,
+    typer.Option(
+        "--schema-registry",
+        envvar=REGISTRY_VARIABLE,
+        metavar="URL",
+        help="Show values with a schema of this registry: http://HOST:PORT, also with USER:PASSWORD@.",
+        show_default=False,
+    ),
+]
+
+
 def console(
     host: Annotated[
         str,
         typer.Option("--host", metavar="H", help="The address to listen at; beyond loopback with --login."),
     ] = "127.0.0.1",
     port: Annotated[int, number_option("--port", "P", "The port; 0 picks a free one.", 0, 65_535)] = 9090,
-    login: Annotated[
-        str,
-        typer.Option(
-            "--login",
-            metavar="HOW",
-            parser=parse_login,
-            help=f"none; token: {TOKEN_VARIABLE}, or one that is printed; sasl: users of the cluster.",
-        ),
-    ] = "none",
+    login: LoginWay = "none",
     allowed_hosts: Annotated[
         list[str] | None,
         value_option("--allowed-host", "NAME", "A name in the address of the console; may be repeated."),
@@ -65,6 +79,7 @@ def console(
     allow_changes: Annotated[
         bool, typer.Option("--allow-changes", help="Also produce, reset groups and elect leaders.")
     ] = False,
+    schema_registry: SchemaRegistry = None,
     zookeeper: GroupsZooKeeper = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
@@ -76,6 +91,7 @@ def console(
     the extra minikafka[console].
     """
     try:
+        from minikafka.console.schemas import Schemas
         from minikafka.console.server import serve
         from minikafka.console.settings import ConsoleSettings, Login
     except ModuleNotFoundError as error:
@@ -87,6 +103,7 @@ def console(
     if way is Login.SASL and zookeeper:
         reason = "conflicts with --login sasl: ZooKeeper knows nothing of the rights of the users who log in"
         raise ConfigError("--zookeeper", zookeeper, reason)
+    schemas = Schemas.at(schema_registry) if schema_registry else None
     with _store(zookeeper, data_dir, command_config) as store:
         if store is not None and zookeeper and not connect.is_typed(bootstrap):
             bootstrap = connect.registered_brokers(store, zookeeper, command_config)
@@ -105,6 +122,7 @@ def console(
             allow_changes,
             tuple(allowed_hosts or ()),
             store,
+            schemas,
             _option(bootstrap, data_dir),
         )
         settings.check()

@@ -14,8 +14,10 @@ from minikafka.base.errors import MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.list_offsets import LATEST, list_known_offsets
+from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.console.messages import FETCH_BYTES, Message, fetch_sets, records_of
+from minikafka.console.schemas import Schemas
 from minikafka.console.search import Pattern, matching
 
 TICK_S = 0.5
@@ -38,6 +40,7 @@ def tail(
     rate: int,
     isolation: IsolationLevel,
     pattern: Pattern | None = None,
+    schemas: Schemas | None = None,
     wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[Tick]:
     """Yield the newest messages of partitions twice a second, at most ``rate`` a second, without end.
@@ -64,7 +67,8 @@ def tail(
                 start = end
             skipped += start - positions[tp]
             try:
-                messages += _between(cluster, tp, start, end, isolation, pattern)
+                found = _between(cluster, tp, start, end, isolation, pattern)
+                messages += [Message.of(record, schemas) for record in found]
             except MinikafkaError as error:
                 note = note or f"{tp}: {error}"
         # A log that ends earlier than before was made again.
@@ -89,10 +93,10 @@ def _between(
     end: int,
     isolation: IsolationLevel,
     pattern: Pattern | None,
-) -> list[Message]:
+) -> list[ConsumerRecord]:
     if start >= end:
         return []
     sets = fetch_sets(cluster, tp, start, end, isolation, TAIL_TIMEOUT_MS, FETCH_BYTES)
     if pattern is not None:
-        return [Message.of(record) for fetched in sets for record in matching(fetched, pattern)]
-    return [Message.of(record) for fetched in sets for record in records_of(fetched, 100)]
+        return [record for fetched in sets for record in matching(fetched, pattern)]
+    return [record for fetched in sets for record in records_of(fetched, 100)]

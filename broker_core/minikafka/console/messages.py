@@ -26,6 +26,7 @@ from minikafka.clients.group.rows import Rows
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.clients.network.retry import Deadline
 from minikafka.console.payloads import Payload, payload, visible
+from minikafka.console.schemas import Schemas
 
 PAGE_BYTES_MAX = 32 << 20
 """The most bytes that one page fetches."""
@@ -60,8 +61,8 @@ class Message:
     """Headers that are not in ``headers``."""
 
     @classmethod
-    def of(cls, record: ConsumerRecord, *, whole: bool = False) -> Message:
-        """Return a record as it is shown: in a list, or as a whole."""
+    def of(cls, record: ConsumerRecord, schemas: Schemas | None = None, *, whole: bool = False) -> Message:
+        """Return a record as it is shown: in a list, or as a whole. schemas: those of keys and values."""
         most = None if whole else HEADERS_SHOWN
         headers = tuple(
             (visible(name if whole else name[:HEADER_NAME_SHOWN]), payload(value, whole=whole))
@@ -72,8 +73,8 @@ class Message:
             record.partition,
             record.offset,
             record.timestamp,
-            payload(record.key, whole=whole),
-            payload(record.value, whole=whole),
+            payload(record.key, schemas, whole=whole),
+            payload(record.value, schemas, whole=whole),
             headers,
             len(record.headers) - len(headers),
         )
@@ -139,7 +140,9 @@ class Reader:
         cluster: ClusterClient,
         deadline: Deadline,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        schemas: Schemas | None = None,
     ) -> None:
+        self.schemas = schemas
         self._cluster = cluster
         self._deadline = deadline
         self._isolation = isolation
@@ -368,7 +371,7 @@ def _share(limit: int, partitions: int, page: MessagePage) -> int:
 
 
 def _finish(page: MessagePage, reader: Reader, shown: list[ConsumerRecord]) -> None:
-    page.messages = [Message.of(record) for record in shown]
+    page.messages = [Message.of(record, reader.schemas) for record in shown]
     page.notes += reader.notes
     if reader.is_cut:
         page.notes.append("the time for a page is up, so that messages are missing here; choose a partition")

@@ -14,14 +14,17 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from minikafka.base.errors import MinikafkaError
 from minikafka.base.printable import UNPRINTABLE
+from minikafka.clients.schema_registry.client import SchemaNotFound
+from minikafka.console.schemas import HEADER_BYTES, Schemas
 
 SHORT_BYTES = 1_000
 """The part of a value that lists show."""
 LONG_BYTES = 512 * 1024
 """The part of a value that the page of one message shows."""
-HEADER_BYTES = 5
-"""The zero byte and the id of a schema."""
+DECODED_BYTES_MAX = 64 * 1024
+"""The longest value that lists decode by its schema."""
 _ID_MAX = 10_000_000
 """The largest id that is taken for one: registries count from 1, or 100,000."""
 _LONG_BYTES = 8
@@ -63,8 +66,11 @@ class Payload:
     """The schema that the bytes name, for people."""
 
 
-def payload(data: bytes | None, *, whole: bool = False) -> Payload:
-    """Return a key, a value, or a header's value as it is shown: in a list, or as a whole."""
+def payload(data: bytes | None, schemas: Schemas | None = None, *, whole: bool = False) -> Payload:
+    """Return a key, a value, or a header's value as it is shown: in a list, or as a whole.
+
+    schemas: those of the registry, if there is one.
+    """
     if data is None:
         return Payload(Kind.NULL, "null", 0)
     if not data:
@@ -74,19 +80,30 @@ def payload(data: bytes | None, *, whole: bool = False) -> Payload:
     is_cut = len(data) > most
     text = decoded(part, is_cut=is_cut)
     if text is None:
-        return _with_schema(data, whole=whole) or _binary(data, whole=whole)
+        return _with_schema(data, schemas, whole=whole) or _binary(data, whole=whole)
     if not is_cut and (pretty := _pretty_json(text, most * _INDENTED_TIMES_MAX)) is not None:
         line = "" if whole else visible(" ".join(text.split("\n")))
         return Payload(Kind.JSON, visible(pretty), len(data), line=line)
     return Payload(Kind.TEXT, visible(text), len(data), is_cut)
 
 
-def _with_schema(data: bytes, *, whole: bool) -> Payload | None:
-    """Return bytes that name a schema: as JSON if their content is; None for others."""
+def _with_schema(data: bytes, schemas: Schemas | None, *, whole: bool) -> Payload | None:
+    """Return bytes that name a schema, as JSON if they can be decoded; None for others."""
     number = int.from_bytes(data[1:HEADER_BYTES], "big")
     if len(data) <= HEADER_BYTES or data[0] or not number:
         return None
-    schema = f"schema id {number} (Confluent wire format)"
+    problem = ""
+    if schemas is not None and number <= _ID_MAX:
+        try:
+            form, text = schemas.decode(number, data, LONG_BYTES if whole else DECODED_BYTES_MAX)
+        except SchemaNotFound:
+            problem = "the registry does not have it"
+        except MinikafkaError as error:
+            problem = " ".join(str(error).split())
+        else:
+            shown = payload(text.encode("utf-8"), whole=whole)
+            return replace(shown, size_bytes=len(data), schema=f"{form}, schema id {number}")
+    schema = visible(f"schema id {number} (Confluent wire format){problem and f': {problem}'}")
     content = payload(data[HEADER_BYTES:], whole=whole)
     if content.kind is Kind.JSON or (content.kind is Kind.TEXT and content.text[:1] in ("{", "[")):
         return replace(content, size_bytes=len(data), schema=schema)

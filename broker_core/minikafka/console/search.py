@@ -23,6 +23,7 @@ from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.rows import Rows
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.console.messages import SEARCH_FETCH_BYTES, Message, Ranges, deleted_text, fetch_sets
+from minikafka.console.schemas import Schemas
 
 OPEN_PARTITIONS_MAX = 8
 """Partitions that are searched in turn; each has one fetch under way."""
@@ -129,6 +130,7 @@ def search(
     seconds: float,
     isolation: IsolationLevel,
     ended: Callable[[], str] = str,
+    schemas: Schemas | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> Iterator[Message | Progress]:
     """Yield messages that match, of all partitions in turn, and the progress in between.
@@ -164,7 +166,7 @@ def search(
                 continue
             for record in matching(fetched, pattern):
                 found += 1
-                yield Message.of(record)
+                yield Message.of(record, schemas)
                 if found >= most:
                     searched += fetched.next_offset - fetched.start_offset
                     yield progress(f"the limit of {most} messages is reached", is_end=True)

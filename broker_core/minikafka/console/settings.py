@@ -12,6 +12,7 @@ from minikafka.base.errors import ConfigError
 
 if TYPE_CHECKING:
     from minikafka.clients.network.cluster import ClusterClient
+    from minikafka.console.schemas import Schemas
     from minikafka.registry.store import Store
 
 PAGE_TIMEOUT_MS = 4_000
@@ -56,6 +57,8 @@ class ConsoleSettings:
     allowed_hosts: tuple[str, ...] = ()
     store: Store | None = None
     """The cluster's ZooKeeper, for groups that are kept there; None without one."""
+    schemas: Schemas | None = None
+    """The schema registry of keys and values; None without one."""
     option: str = ""
     """The option of commands that names this cluster, after a blank, for the commands that pages show."""
 

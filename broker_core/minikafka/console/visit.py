@@ -34,6 +34,7 @@ from minikafka.console.streams import Slot, Stream, StreamSlots, TooManyStreams
 
 if TYPE_CHECKING:
     from minikafka.console.access import Access
+    from minikafka.console.schemas import Schemas
     from minikafka.console.sessions import Session, Sessions
 
 T = TypeVar("T")
@@ -108,6 +109,11 @@ class Visit:
     def allow_changes(self) -> bool:
         """True unless the console is read-only."""
         return self.console.settings.allow_changes
+
+    @property
+    def schemas(self) -> Schemas | None:
+        """The schemas of keys and values; None without a registry."""
+        return self.console.settings.schemas
 
     def part(self, name: str) -> str:
         """Return a part of the path."""

@@ -32,6 +32,10 @@ def test_the_extra_is_named_where_it_is_missing(cli: CommandLine, monkeypatch: p
         (("--login", "magic"), "--login='magic'"),
         (("--login", "sasl"), "sasl.mechanism='none': has no users with passwords"),
         (("--port", "70000"), "--port"),
+        (
+            ("--schema-registry", "kafka:8081"),
+            "--schema-registry='kafka:8081': must begin with http:// or https://",
+        ),
         (("--login", "sasl", "--zookeeper", "h:1"), "--zookeeper='h:1': conflicts with --login sasl"),
     ],
 )

@@ -103,7 +103,7 @@ def test_only_messages_of_the_page_are_rendered(
     brokers: BrokerHarness, read: Callable[..., MessagePage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rendered: list[bytes | None] = []
-    monkeypatch.setattr(messages, "payload", lambda data, **_: rendered.append(data))
+    monkeypatch.setattr(messages, "payload", lambda data, *_, **__: rendered.append(data))
     cluster = brokers.client()
     ranges = log_ranges(cluster, [T0, T1], ReadRange(), cluster.deadline())
     assert len(read(Reader(cluster, cluster.deadline()), ranges, 3).messages) == 3

@@ -157,7 +157,8 @@ def messages(visit: Visit) -> Response:
             **_links(),
         )
     ranges = _ranges(visit, chosen)
-    reader = Reader(visit.access.cluster, visit.access.cluster.deadline(PAGE_TIMEOUT_MS), visit.isolation)
+    cluster = visit.access.cluster
+    reader = Reader(cluster, cluster.deadline(PAGE_TIMEOUT_MS), visit.isolation, visit.schemas)
     before = _positions(chosen.topic, visit.param("before"))
     after = _positions(chosen.topic, visit.param("after"))
     if after or (chosen.where is not Where.NEWEST and not before):
@@ -223,9 +224,8 @@ def message(visit: Visit) -> Response:
     tp, offset = _place(visit)
     cluster = visit.access.cluster
     record = one_message(cluster, tp, offset, cluster.deadline(PAGE_TIMEOUT_MS))
-    return visit.page(
-        "message.html", topic=visit.topic(tp.topic), tp=tp, message=Message.of(record, whole=True)
-    )
+    shown = Message.of(record, visit.schemas, whole=True)
+    return visit.page("message.html", topic=visit.topic(tp.topic), tp=tp, message=shown)
 
 
 def message_bytes(visit: Visit) -> Response:
@@ -307,6 +307,7 @@ def search_page(visit: Visit) -> Response:
             seconds=values["seconds"],  # type: ignore[arg-type]
             isolation=visit.isolation,
             ended=slot.ended,
+            schemas=visit.schemas,
         )
         results = ((isinstance(item, Progress), item) for item in found)
         given = values | {"started": True, "results": results}
@@ -371,6 +372,7 @@ def tail_events(visit: Visit) -> Response:
         rate=visit.number("rate", RATES[1], 1, RATES[-1]),
         isolation=visit.isolation,
         pattern=pattern,
+        schemas=visit.schemas,
         wait=visit.console.slots.closing.wait,
     )
     return visit.streamed(

@@ -1,0 +1,162 @@
+"""Values behind the id of a schema, as JSON: Avro, and JSON itself, by a registry with Confluent's interface.
+
+A value is decoded by the kernels that the Spark source reads columns with, whose work and memory its length
+bounds. The registry is asked for each schema once, and for a few seconds of every ten at most, so that pages
+come in time while it is slow or away.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from minikafka.base.clock import Clock
+from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
+from minikafka.base.text import shorten
+from minikafka.clients.schema_registry.client import AVRO, JSON, RegisteredSchema, SchemaRegistryClient
+from minikafka.clients.schema_registry.config import NAMESPACE, URL, registry_config
+from minikafka.records.avro import Array, AvroDecoder, Map, Record, Type, Union, parse
+from minikafka.records.avro.columns import merged_number
+from minikafka.records.avro.types import without_null
+
+HEADER_BYTES = 5
+"""The zero byte and the id of a schema."""
+ITEMS_MAX = 100_000
+"""The most values in a value: items without bytes cost nothing to send."""
+TIMEOUT_MS = 2_000
+WAITED_MAX_S, WAITED_WITHIN_S = 3.0, 10.0
+"""The time in which the registry is waited for, in each such span."""
+_KEPT = 200
+
+
+class BadValue(MinikafkaError):
+    """Bytes that are not of their schema, or a schema that is not understood."""
+
+
+class Schemas:
+    """The schemas of a registry, and the values that they describe. Thread-safe."""
+
+    def __init__(self, client: SchemaRegistryClient, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._since = self._waited = 0.0
+        self._known: dict[int, RegisteredSchema] = {}
+        self._decoder = lru_cache(_KEPT)(_decoder)
+
+    @classmethod
+    def at(cls, url: str, clock: Clock | None = None) -> Schemas:
+        """Return those of the registry at an address. Raises ConfigError."""
+        settings = {
+            URL: url,
+            f"{NAMESPACE}http.connect.timeout.ms": str(TIMEOUT_MS),
+            f"{NAMESPACE}http.read.timeout.ms": str(TIMEOUT_MS),
+            f"{NAMESPACE}max.retries": "0",
+        }
+        try:
+            return cls(SchemaRegistryClient(registry_config(settings), clock))
+        except ConfigErrors as error:
+            fault = error.faults[0]
+            raise ConfigError("--schema-registry", fault.value, fault.allowed) from None
+
+    def decode(self, schema_id: int, data: bytes, most: int) -> tuple[str, str]:
+        """Return the type of a schema, and a value of at most ``most`` bytes as JSON.
+
+        Raises BadValue, or MinikafkaError: SchemaNotFound, or another one if the registry does not answer.
+        """
+        if len(data) > most:
+            raise BadValue(f"a value of more than {most:,} bytes is not decoded here")
+        schema = self._schema(schema_id)
+        if schema.type == JSON:
+            try:
+                return "JSON", data[HEADER_BYTES:].decode("utf-8")
+            except UnicodeDecodeError:
+                raise BadValue("the value is no text") from None
+        if schema.type == AVRO:
+            return "Avro", self._avro(schema, data)
+        raise BadValue(f"values of the type {schema.type} are not decoded")
+
+    def _schema(self, schema_id: int) -> RegisteredSchema:
+        if schema_id in self._known:
+            return self._known[schema_id]
+        with self._lock:
+            now_s = self._monotonic()
+            if now_s - self._since >= WAITED_WITHIN_S:
+                self._since, self._waited = now_s, 0.0
+            if self._waited >= WAITED_MAX_S:
+                raise MinikafkaError("the schema registry is slow or away; load the page again")
+        try:
+            found = self._known[schema_id] = self._client.schema(schema_id)
+            return found
+        finally:
+            with self._lock:
+                self._waited += self._monotonic() - now_s
+
+    def _avro(self, schema: RegisteredSchema, data: bytes) -> str:
+        kind, decoder = self._decoder(schema)
+        found = decoder.decode(pa.array([data], pa.binary()), HEADER_BYTES)
+        if found.reasons:
+            raise BadValue(found.reasons[0])
+        if _items(found.column) > ITEMS_MAX:
+            raise BadValue(f"the value has more than {ITEMS_MAX:,} values in it")
+        try:
+            value = found.column[0].as_py()
+        except (ValueError, OverflowError) as error:  # a time that Python does not have
+            raise BadValue(shorten(str(error))) from None
+        return json.dumps(_plain(kind, value), ensure_ascii=False)
+
+
+def _decoder(schema: RegisteredSchema) -> tuple[Type, AvroDecoder]:
+    """Return the type of a schema, and its decoder. Raises AvroError."""
+    kind = parse(schema.text, [reference.text for reference in schema.references])
+    return kind, AvroDecoder(kind, kind)
+
+
+def _items(column: pa.Array) -> int:
+    """Return the number of values in a column, and in all columns below it."""
+    if pa.types.is_struct(column.type):
+        below = [column.field(number) for number in range(column.type.num_fields)]
+    elif pa.types.is_map(column.type):
+        below = [column.keys, column.items]
+    else:
+        below = [column.values] if pa.types.is_list(column.type) else []
+    return len(column) + sum(map(_items, below))
+
+
+def _plain(kind: Type, value: Any) -> Any:
+    """Return a value of an Arrow column as JSON has it."""
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(kind, Record):
+        return {field.name: _plain(field.type, value[field.name]) for field in kind.fields}
+    if isinstance(kind, Array):
+        return [_plain(kind.items, item) for item in value]
+    if isinstance(kind, Map):
+        return {name: _plain(kind.values, item) for name, item in value}
+    if isinstance(kind, Union):
+        return _plain_branch(without_null(kind), value)
+    if isinstance(value, bytes):
+        return f"base64:{b64encode(value).decode('ascii')}"
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _plain_branch(branches: tuple[Type, ...], value: Any) -> Any:
+    """Return a value of a union, which is a struct of its branches if it has several."""
+    if len(branches) == 1 or merged_number(branches) is not None:
+        return _plain(branches[0], value)
+    members: Mapping[str, Any] = value
+    return next(
+        (
+            _plain(branch, members[f"member{number}"])
+            for number, branch in enumerate(branches)
+            if members[f"member{number}"] is not None
+        ),
+        None,
+    )

@@ -1,0 +1,154 @@
+"""Values with a schema of a registry, as pages show them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import fastavro
+import pytest
+
+from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.clients.schema_registry.client import SchemaNotFound, SchemaRegistryClient
+from minikafka.clients.schema_registry.config import registry_config
+from minikafka.console.payloads import Kind, payload
+from minikafka.console.schemas import BadValue, Schemas
+from tests.support.broker_harness import BrokerHarness
+from tests.support.schema_registry import SchemaRegistry, schema_registry
+from tests.unit.console.conftest import T0, ConsoleClient
+
+MOST = 1_000
+NULLS = {"type": "array", "items": {"type": "array", "items": "null"}}
+
+
+@pytest.fixture
+def registry() -> Iterator[SchemaRegistry]:
+    with schema_registry() as registry:
+        yield registry
+
+
+def avro(registry: SchemaRegistry, schema: Any, value: Any) -> bytes:
+    """Register a schema, and return a value of it in Confluent's wire format."""
+    number = registry.add(f"subject-{json.dumps(schema)}", json.dumps(schema))
+    out = io.BytesIO(b"\0" + number.to_bytes(4, "big"))
+    out.seek(0, io.SEEK_END)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": n, "type": t} for n, t in fields.items()]}
+
+
+def shown(registry: SchemaRegistry, data: bytes) -> Any:
+    form, text = Schemas.at(registry.url).decode(int.from_bytes(data[1:5], "big"), data, MOST)
+    assert form == "Avro"
+    return json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("long", -5, -5),
+        ("string", "ü", "ü"),
+        ("bytes", b"\xff", "base64:/w=="),
+        (["null", "double"], 1.5, 1.5),
+        (["null", "string"], None, None),
+        (["int", "string", "null"], "s", "s"),
+        (["int", "long"], 7, 7),
+        ({"type": "array", "items": "string"}, ["a", "b"], ["a", "b"]),
+        ({"type": "map", "values": "int"}, {"k": 1}, {"k": 1}),
+        ({"type": "enum", "name": "E", "symbols": ["ON", "OFF"]}, "OFF", "OFF"),
+        (
+            {"type": "long", "logicalType": "timestamp-millis"},
+            datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone.utc),
+            "2026-01-31T12:00:00+00:00",
+        ),
+        (
+            {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
+            decimal.Decimal("12.50"),
+            "12.50",
+        ),
+        ({"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}]}, {"x": 1}, {"x": 1}),
+    ],
+    ids=str,
+)
+def test_avro_is_shown_as_json(registry: SchemaRegistry, kind: Any, value: Any, expected: Any) -> None:
+    assert shown(registry, avro(registry, record(f=kind), {"f": value})) == {"f": expected}
+
+
+def test_a_schema_is_asked_for_once(registry: SchemaRegistry) -> None:
+    data, schemas = avro(registry, record(f="int"), {"f": 1}), Schemas.at(registry.url)
+    for _ in range(3):
+        schemas.decode(1, data, MOST)
+    assert len([path for method, path in registry.requests if method == "GET"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "problem"),
+    [
+        (record(f="string"), b"\x08ab", "f: a length is negative or beyond"),
+        (record(f="int"), b"\x02\x02", "bytes follow"),
+        (record(f=["null", "R"]), b"\x02\0", "is recursive"),
+        (NULLS, b"\x90\x03" + b"\x80\x10\0" * 200 + b"\0", "more than 100,000 values"),
+        ("string", b"\xd2\x0f" + b"x" * 1_001, "more than 1,000 bytes"),
+    ],
+    ids=["cut", "trailing", "recursive", "items without bytes", "long"],
+)
+def test_a_value_that_cannot_be_decoded_says_why(
+    registry: SchemaRegistry, schema: Any, content: bytes, problem: str
+) -> None:
+    registry.add("s", json.dumps(schema))
+    with pytest.raises(MinikafkaError, match=problem):
+        Schemas.at(registry.url).decode(1, b"\0\0\0\0\x01" + content, MOST)
+
+
+def test_json_and_other_types_of_schemas(registry: SchemaRegistry) -> None:
+    registry.add("j", "{}", "JSON")
+    registry.add("o", "x", "THRIFT")
+    schemas = Schemas.at(registry.url)
+    assert schemas.decode(1, b'\0\0\0\0\x01{"a":1}', MOST) == ("JSON", '{"a":1}')
+    with pytest.raises(BadValue, match="type THRIFT are not decoded"):
+        schemas.decode(2, b"\0\0\0\0\x02abc", MOST)
+    with pytest.raises(SchemaNotFound):
+        schemas.decode(3, b"\0\0\0\0\x03abc", MOST)
+
+
+def test_a_slow_registry_is_waited_for_a_while(registry: SchemaRegistry) -> None:
+    data = avro(registry, record(f="int"), {"f": 1})
+    client = SchemaRegistryClient(registry_config({"schema.registry.url": registry.url}))
+    schemas = Schemas(client, itertools.count(200.0, 2.0).__next__)  # each look-up takes two seconds
+    schemas.decode(1, data, MOST)
+    with pytest.raises(SchemaNotFound):
+        schemas.decode(9, data, MOST)
+    with pytest.raises(MinikafkaError, match="slow or away"):
+        schemas.decode(8, data, MOST)
+    assert schemas.decode(1, data, MOST) == ("Avro", '{"f": 1}')
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--schema-registry='nowhere': must begin with http"):
+        Schemas.at("nowhere")
+
+
+def test_pages_show_values_and_what_could_not_be_decoded(
+    registry: SchemaRegistry, brokers: BrokerHarness, serve: Callable[..., ConsoleClient]
+) -> None:
+    data = avro(registry, record(city="string"), {"city": "<Wien>"})
+    brokers.fill(T0, data, b"\0\0\0\0\x09abcd", b"\0\0\0\0\x01\x7fabcd")
+    schemas = Schemas.at(registry.url)
+    console = serve(brokers, schemas=schemas)
+    for page in ("messages?partition=0", "search?text=Wien&partition=0"):
+        text = console.page(f"/topics/orders/{page}")
+        assert "{&#34;city&#34;: &#34;&lt;Wien&gt;&#34;}" in text
+        assert "Avro, schema id 1<" in text
+    text = console.page("/topics/orders/messages?partition=0")
+    assert "schema id 9 (Confluent wire format): the registry does not have it" in text
+    assert "schema id 1 (Confluent wire format): city: a length" in text
+    assert "Avro, schema id 1" in console.page("/topics/orders/0/5")
+    assert (payload(data, schemas).kind, payload(data, schemas).size_bytes) == (Kind.JSON, len(data))
