@@ -35,8 +35,14 @@ def quoted(value: object) -> str:
         return repr(value)
     quote = '"' if "'" in value and '"' not in value else "'"
     if not value.isprintable():
-        value = "".join([char if char.isprintable() else ascii(char)[1:-1] for char in value])
+        value = "".join([char if char.isprintable() else _escape_in_quotes(char) for char in value])
     return f"{quote}{value}{quote}"
+
+
+def _escape_in_quotes(char: str) -> str:
+    if "\udc80" <= char <= "\udcff":  # Python's form of a byte that is not UTF-8
+        return f"\\x{ord(char) - 0xDC00:02x}"
+    return ascii(char)[1:-1]
 
 
 def _escape(found: re.Match[str]) -> str:

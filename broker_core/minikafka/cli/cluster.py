@@ -23,6 +23,7 @@ from minikafka.cli.options import (
     RequiredZooKeeper,
     ZooKeeperDataDir,
     number_option,
+    text_argument,
 )
 from minikafka.cli.terminal.output import note, print_object, print_rows, say
 from minikafka.cli.terminal.signals import stop_on_signal
@@ -68,9 +69,7 @@ def describe(
 
 @app.command(short_help="Show brokers, topics and partitions.")
 def metadata(
-    topics: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC", show_default=False, help="Only these. [all]")
-    ] = None,
+    topics: Annotated[list[str] | None, text_argument("TOPIC", "Only these. [all]")] = None,
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     data_dir: DataDir = None,

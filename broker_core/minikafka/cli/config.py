@@ -23,6 +23,7 @@ from minikafka.cli.options import (
     Format,
     OutputFormat,
     ZooKeeper,
+    text_argument,
     value_option,
 )
 from minikafka.cli.terminal.output import note, print_object, print_rows, say
@@ -65,14 +66,7 @@ def parse_kind(text: str) -> EntityType:
 Of = Annotated[
     EntityType, typer.Argument(parser=parse_kind, metavar="topic|broker|client|user|ip", show_default=False)
 ]
-Name = Annotated[
-    str,
-    typer.Argument(
-        metavar="NAME",
-        show_default=False,
-        help="A topic, a user, an address, or the id of a broker or client.",
-    ),
-]
+Name = Annotated[str, text_argument("NAME", "A topic, a user, an address, or the id of a broker or client.")]
 User = Annotated[
     str | None,
     value_option("--user", "U", "For clients: only the clients with this id of user U, or of '<default>'."),
@@ -154,7 +148,7 @@ def no_settings_text(kind: EntityType, name: str) -> str:
 def set_(
     kind: Of,
     name: Name,
-    settings: Annotated[list[str] | None, typer.Argument(metavar="K=V", show_default=False)] = None,
+    settings: Annotated[list[str] | None, text_argument("K=V")] = None,
     user: User = None,
     delete: Annotated[
         list[str] | None, value_option("--delete", "K", "Reset to the default; may be repeated.")

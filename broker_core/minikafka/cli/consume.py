@@ -27,6 +27,8 @@ from minikafka.cli.options import (
     OutputFormat,
     SomePartitions,
     number_option,
+    text_argument,
+    utf8,
     value_option,
     zookeeper_option,
 )
@@ -57,7 +59,7 @@ READ_COMMITTED = "read_committed"
 _LEVEL = one_of(READ_UNCOMMITTED, READ_COMMITTED)
 
 
-TopicNames = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)]
+TopicNames = Annotated[list[str] | None, text_argument("TOPIC")]
 From = Annotated[
     str, typer.Option("--from", metavar="WHERE", help="beginning, end, an offset, or a time as in `-o`.")
 ]
@@ -101,6 +103,7 @@ Group = Annotated[
         metavar="G",
         help="Read as a member of the group G, from its committed offsets.",
         show_default=False,
+        parser=utf8("--group"),
     ),
 ]
 Whitelisted = Annotated[

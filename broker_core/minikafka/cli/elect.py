@@ -23,6 +23,7 @@ from minikafka.cli.options import (
     ZooKeeper,
     number_option,
     read_file,
+    text_argument,
     value_option,
 )
 from minikafka.cli.terminal.output import note, print_rows
@@ -48,9 +49,7 @@ def _parse_type(text: str) -> str:
     return str(_TYPE.parse("--election-type", text.lower()))
 
 
-Topics = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC", show_default=False, help="All partitions of these.")
-]
+Topics = Annotated[list[str] | None, text_argument("TOPIC", "All partitions of these.")]
 ElectionFile = Annotated[
     Path | None,
     typer.Option(

@@ -38,6 +38,7 @@ from minikafka.cli.options import (
     GroupsZooKeeper,
     OutputFormat,
     read_file,
+    text_argument,
     value_option,
 )
 from minikafka.cli.terminal.output import note, print_object, print_rows, say
@@ -54,7 +55,7 @@ IN_ZOOKEEPER = "for a group in ZooKeeper use --zookeeper HOST:PORT/CHROOT"
 ALSO_IN_ZOOKEEPER = "for a group of this name in ZooKeeper add --zookeeper HOST:PORT/CHROOT"
 NAMED_MAX = 4
 """The most partitions that a note names."""
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+Name = Annotated[str, text_argument("NAME")]
 
 
 @app.command("list", short_help="List all groups.")
@@ -371,7 +372,7 @@ def _note_out_of_range(target: ResetTarget, logs: Mapping[TopicPartition, LogOff
 
 @app.command()
 def delete(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
+    names: Annotated[list[str] | None, text_argument("NAME")] = None,
     topic: Annotated[
         str | None,
         value_option("--topic", "T[:P,P]", "Only the offsets of this topic, or of some of its partitions."),

@@ -13,6 +13,7 @@ import typer
 from minikafka.base.cache_dirs import make_private
 from minikafka.base.config.types import digit_list, integer
 from minikafka.base.errors import ConfigError
+from minikafka.base.text import is_unicode
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 """The default address of ``minikafka up``."""
@@ -92,9 +93,31 @@ def parse_partitions(text: str, option: str = "--partition") -> frozenset[int]:
     return frozenset(found)
 
 
+def utf8(name: str) -> Callable[[str], str]:
+    """Return the parser of texts, which raises ConfigError for one that is not UTF-8: brokers and ZooKeeper
+    would store another name. name: that of the option or argument.
+    """
+
+    def parse_utf8(given: str) -> str:
+        if not is_unicode(given):
+            raise ConfigError(name, given, "must be UTF-8")
+        return given
+
+    return parse_utf8
+
+
 def value_option(name: str, metavar: str, text: str, parser: Callable[[str], object] | None = None) -> object:
-    """Return an option with a value and without a default; for a list it may be repeated. text: its help."""
-    return typer.Option(name, metavar=metavar, help=text, parser=parser, show_default=False)
+    """Return an option with a value and without a default; for a list it may be repeated. text: its help.
+    parser: None for a text.
+    """
+    return typer.Option(name, metavar=metavar, help=text, parser=parser or utf8(name), show_default=False)
+
+
+def text_argument(metavar: str, text: str | None = None) -> object:
+    """Return an argument that is a text, such as the name of a topic; for a list there may be several. text:
+    its help.
+    """
+    return typer.Argument(metavar=metavar, help=text, parser=utf8(metavar), show_default=False)
 
 
 def zookeeper_option(text: str) -> object:
@@ -160,7 +183,7 @@ GroupsZooKeeper = Annotated[
 DisableRackAware = Annotated[
     bool, typer.Option("--disable-rack-aware", help="Spread replicas as if no broker had a rack.")
 ]
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+Topic = Annotated[str, text_argument("TOPIC")]
 SomePartitions = Annotated[
     frozenset[int] | None,
     typer.Option(

@@ -11,12 +11,12 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.secrets import redact_all
 from minikafka.cli.connection import profiles
 from minikafka.cli.connection.profiles import BOOTSTRAP_SERVERS, Profile, check_name
-from minikafka.cli.options import Format, OutputFormat, value_option
+from minikafka.cli.options import Format, OutputFormat, text_argument, value_option
 from minikafka.cli.terminal.output import print_object, print_rows, say
 
 app = typer.Typer(help="Name clusters, and choose the one that commands use.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+Name = Annotated[str, text_argument("NAME")]
 COLUMNS = ["profile", "in_use", "bootstrap", "security"]
 
 
@@ -46,7 +46,7 @@ def create(
         typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="The brokers.", show_default=False),
     ] = None,
     file: Annotated[
-        str | None, value_option("--from-file", "FILE", "A file of client properties to begin with.")
+        str | None, value_option("--from-file", "FILE", "A file of client properties to begin with.", str)
     ] = None,
     settings: Annotated[
         list[str] | None, value_option("--set", "KEY=VALUE", "A client property; may be repeated.")
@@ -97,9 +97,7 @@ def clear() -> None:
 
 @app.command(short_help="Show the properties of a profile.")
 def show(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", show_default=False, help="[the one in use]")
-    ] = None,
+    name: Annotated[str | None, text_argument("NAME", "[the one in use]")] = None,
     style: OutputFormat = Format.TABLE,
 ) -> None:
     """Show the properties of a profile, without secrets, and the path of its file, which may be edited."""

@@ -24,6 +24,7 @@ from minikafka.cli.options import (
     ZooKeeper,
     number_option,
     read_file,
+    text_argument,
     value_option,
 )
 from minikafka.cli.terminal.output import note, print_rows, say
@@ -61,6 +62,7 @@ PlanFile = Annotated[
         "J",
         '{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2]}]}, also with "log_dirs": one '
         'directory for each replica, "any" for those that stay.',
+        Path,
     ),
 ]
 
@@ -68,8 +70,8 @@ PlanFile = Annotated[
 @app.command(short_help="Print a plan that spreads topics over brokers.")
 def generate(
     brokers: Annotated[str, value_option("--brokers", "1,2", "The ids of the new brokers.")],
-    topics: Annotated[list[str] | None, typer.Argument(metavar="TOPIC", show_default=False)] = None,
-    file: Annotated[Path | None, value_option("--file", "J", '{"topics": [{"topic": "t"}]}')] = None,
+    topics: Annotated[list[str] | None, text_argument("TOPIC")] = None,
+    file: Annotated[Path | None, value_option("--file", "J", '{"topics": [{"topic": "t"}]}', Path)] = None,
     replicas: Annotated[
         int | None,
         number_option("--replicas", "N", "Replicas per partition. [as now]", 1, show_default=False),
@@ -195,7 +197,7 @@ def verify(
 @app.command(short_help="Cancel reassignments in progress.")
 def cancel(
     file: Annotated[
-        Path | None, value_option("--file", "J", "The plan; only its partitions that are in progress.")
+        Path | None, value_option("--file", "J", "The plan; only its partitions that are in progress.", Path)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that are in progress.")] = False,
     bootstrap: Bootstrap = None,

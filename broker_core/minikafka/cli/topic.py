@@ -25,6 +25,7 @@ from minikafka.cli.options import (
     OutputFormat,
     ZooKeeper,
     number_option,
+    text_argument,
     value_option,
 )
 from minikafka.cli.terminal.output import note, print_object, print_rows, say
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Create, list, describe, alter, trim and delete topics.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
-MaybeName = Annotated[
-    str | None, typer.Argument(metavar="NAME", show_default=False, help="Without it: all topics.")
-]
+Name = Annotated[str, text_argument("NAME")]
+MaybeName = Annotated[str | None, text_argument("NAME", "Without it: all topics.")]
 INTERNAL_TOPIC = "is an internal topic of Kafka and may not be deleted; `group delete` deletes one group"
 NO_IMPACT = "Note: This will have no impact if delete.topic.enable is not set to true."
 BROKERS_CHOICE = "[the brokers' default; 1 before Kafka 2.4]"

@@ -11,7 +11,15 @@ from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted, first_of
 from minikafka.base.times import utc_text
 from minikafka.cli.connection import connect
-from minikafka.cli.options import Bootstrap, CommandConfig, DataDir, Format, OutputFormat, SomePartitions
+from minikafka.cli.options import (
+    Bootstrap,
+    CommandConfig,
+    DataDir,
+    Format,
+    OutputFormat,
+    SomePartitions,
+    text_argument,
+)
 from minikafka.cli.terminal.output import note, print_rows
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ COLUMNS = ["topic", "partition", "start_offset", "new_start_offset", "end_offset
 
 
 def trim(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    name: Annotated[str, text_argument("NAME")],
     offset: Annotated[
         str,
         typer.Option(

@@ -19,6 +19,7 @@ from minikafka.cli.options import (
     Format,
     OutputFormat,
     number_option,
+    text_argument,
     value_option,
 )
 from minikafka.cli.terminal.output import print_object, print_rows, say
@@ -148,7 +149,7 @@ def list_(
 
 @app.command(short_help="Show the transaction of a transactional id.")
 def describe(
-    transactional_id: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    transactional_id: Annotated[str, text_argument("ID")],
     bootstrap: Bootstrap = None,
     command_config: CommandConfig = None,
     data_dir: DataDir = None,

@@ -24,6 +24,7 @@ from minikafka.cli.options import (
     OutputFormat,
     ZooKeeper,
     number_option,
+    text_argument,
     value_option,
 )
 from minikafka.cli.terminal.output import note, print_object, print_rows, say
@@ -37,7 +38,7 @@ app = typer.Typer(help="Add, list and delete users with passwords (SASL/SCRAM)."
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16_384
 """The bounds of Kafka's tool."""
 
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+Name = Annotated[str, text_argument("NAME")]
 Mechanisms = Annotated[
     list[str] | None,
     value_option("--mechanism", "M", "SCRAM-SHA-256 or SCRAM-SHA-512; may be repeated. [both]"),
@@ -62,6 +63,7 @@ PasswordOption = Annotated[
         "P",
         "The password. Others on this host can see it in the list of processes, and the shell may keep it "
         "in its history: use the prompt or --password-stdin.",
+        str,
     ),
 ]
 

@@ -32,7 +32,7 @@ def test_a_text_is_one_line_that_no_terminal_acts_on(text: str, shown: str) -> N
         ("C:\\new", "'C:\\new'"),
         ("it's", '"it\'s"'),
         ("'\"", "''\"'"),
-        ("é\t\x1b\n\udcff", "'é\\t\\x1b\\n\\udcff'"),
+        ("é\t\x1b\n\udcff", "'é\\t\\x1b\\n\\xff'"),
         ("", "''"),
         (7, "7"),
         (b"\\", "b'\\\\'"),
