@@ -24,7 +24,7 @@ from minikafka.net.ports import can_connect, free_port
 pytest.importorskip("google.protobuf", reason="protobuf is not installed")
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from pyspark_minikafka.formats.proto_file import parse_proto
+from minikafka.records.protobuf import parse_proto
 from pyspark_minikafka.formats.spark_schema import parse_schema
 from pyspark_minikafka.formats.value_format import arrow_type
 from pyspark_minikafka.options.format_options import format_options

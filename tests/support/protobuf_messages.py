@@ -7,8 +7,7 @@ from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from pyspark_minikafka.formats.proto_file import parse_proto
-from pyspark_minikafka.formats.protobuf_schema import Messages
+from minikafka.records.protobuf import Messages, parse_proto
 
 EVERYTHING = """
 syntax = "proto3";  // every kind of field

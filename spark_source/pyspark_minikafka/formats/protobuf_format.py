@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -43,18 +44,19 @@ from minikafka.clients.schema_registry.client import (
     SchemaReference,
 )
 from minikafka.records.protobuf import (
+    FIRST_MESSAGE,
+    INDEXES_MAX,
     Field,
     Message,
+    Messages,
     ProtobufError,
     decode_messages,
     encode_messages,
     fields_of_columns,
-)
-from pyspark_minikafka.formats.protobuf_schema import (
-    Messages,
     files_of,
-    files_of_schema,
+    files_of_texts,
     message_indexes,
+    read_indexes,
     schema_text,
 )
 from pyspark_minikafka.formats.schema_registry import (
@@ -71,11 +73,12 @@ from pyspark_minikafka.formats.schema_registry import (
 )
 from pyspark_minikafka.formats.value_format import ColumnType, Decoded, with_prefix
 
-FIRST_MESSAGE = (0,)
+if TYPE_CHECKING:
+    from google.protobuf.descriptor_pb2 import FileDescriptorProto
+
 _WINDOW = 8
 """The bytes of message indexes that are compared in bulk."""
-_INDEXES_MAX = 100
-_LONG = 5 * (_INDEXES_MAX + 1)
+_LONG = 5 * (INDEXES_MAX + 1)
 _BAD_INDEXES = "the message indexes behind the schema's id are cut off or invalid"
 _SPARK = {
     "double": DoubleType(),
@@ -216,7 +219,7 @@ def _of_registered(schema: RegisteredSchema, *, name: str | None, registry: Regi
     elif FIRST_MESSAGE not in _message_names(schema):
         raise ProtobufError(f"schema {schema.id} has no message")
     found = name or _message_names(schema)[FIRST_MESSAGE]
-    return ProtobufFormat(Messages(files_of_schema(schema)).message(found), registry)
+    return ProtobufFormat(Messages(_files(schema)).message(found), registry)
 
 
 def spark_type(message: Message) -> DataType:
@@ -311,26 +314,14 @@ def _index_bytes(path: tuple[int, ...]) -> bytes:
     return bytes(written)
 
 
-def _read_indexes(content: bytes) -> tuple[tuple[int, ...], int]:
-    """Return message indexes, and how many bytes they have: 0 if they are invalid."""
-    numbers: list[int] = []
-    at = value = shift = 0
-    while at < len(content) and shift < 35:
-        value |= (content[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if content[at - 1] < 128:
-            numbers.append(value >> 1 if value & 1 == 0 else -1)
-            value = shift = 0
-            if min(numbers) < 0 or numbers[0] > _INDEXES_MAX:
-                break
-            if len(numbers) == numbers[0] + 1:
-                return tuple(numbers[1:]) or FIRST_MESSAGE, at
-    return (), 0
+def _files(schema: RegisteredSchema) -> list[FileDescriptorProto]:
+    references = [(found.name, found.text) for found in schema.references]
+    return files_of_texts(f"schema-{schema.id}.proto", schema.text, references)
 
 
 @lru_cache(maxsize=1_000)
 def _message_names(schema: RegisteredSchema) -> Mapping[tuple[int, ...], str]:
-    return message_indexes(files_of_schema(of_type(schema, PROTOBUF))[-1])
+    return message_indexes(_files(of_type(schema, PROTOBUF))[-1])
 
 
 def _path_of(schema: RegisteredSchema, name: str) -> tuple[int, ...]:
@@ -394,7 +385,7 @@ class _Headers:
 
     def _read(self, content: bytes) -> tuple[int, int]:
         """Return the number of indexes among the known paths, 0 for invalid ones, and their bytes."""
-        path, size = _read_indexes(content)
+        path, size = read_indexes(content)
         if not size:
             return 0, 0
         return self._paths.setdefault(path, len(self._paths)), size

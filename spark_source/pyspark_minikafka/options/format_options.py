@@ -145,9 +145,8 @@ def _json(options: SideOptions, sink: bool) -> ValueFormat:
 
 
 def _protobuf(options: SideOptions, sink: bool) -> ValueFormat:
-    from minikafka.records.protobuf import ProtobufError
+    from minikafka.records.protobuf import ProtobufError, check_installed
     from pyspark_minikafka.formats.protobuf_format import SeveralMessages, protobuf_format
-    from pyspark_minikafka.formats.protobuf_schema import check_installed
 
     check_installed()
     content = options.schema_bytes(_PROTOBUF)

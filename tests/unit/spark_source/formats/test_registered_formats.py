@@ -14,9 +14,7 @@ from pyspark.sql.types import DataType, StringType, StructType
 
 from minikafka.base.errors import ConfigError, ConfigErrors, NetworkError
 from minikafka.clients.schema_registry.client import SchemaNotFound, SchemaRegistryError
-from minikafka.records.protobuf import ProtobufError
-from pyspark_minikafka.formats.proto_file import parse_proto
-from pyspark_minikafka.formats.protobuf_schema import schema_text
+from minikafka.records.protobuf import ProtobufError, parse_proto, schema_text
 from pyspark_minikafka.formats.query_formats import QueryFormats
 from pyspark_minikafka.formats.spark_schema import parse_schema
 from pyspark_minikafka.formats.value_format import ColumnType, ValueFormat, arrow_type

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from minikafka.base.text import shorten
-from minikafka.records.protobuf import ProtobufError
+from minikafka.records.protobuf.types import ProtobufError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FileDescriptorProto

@@ -1,4 +1,4 @@
-"""Descriptors of protobuf, read by its runtime, as the types of ``minikafka.records.protobuf``.
+"""Descriptors of protobuf, read by its runtime, as message types.
 
 They are in a descriptor set, which protoc makes, or in a schema of a registry: a file's descriptor in base64,
 or its text. A file's imports are in the same set, among the schema's references, or protobuf's own.
@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.text import shorten
-from minikafka.records.protobuf import EnumType, Field, Message, ProtobufError
+from minikafka.records.protobuf.proto_file import parse_proto
+from minikafka.records.protobuf.types import EnumType, Field, Message, ProtobufError
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    from minikafka.clients.schema_registry.client import RegisteredSchema
-
+FIRST_MESSAGE = (0,)
+INDEXES_MAX = 100
 FIELDS_MAX = 10_000
 """The most fields of a message and all in it: types that are used twice on each level would have 2^depth."""
 _OWN_IMPORTS = "google/protobuf/"
@@ -57,8 +59,8 @@ def check_installed() -> None:
     """Raise MissingProtobuf if the package is not there."""
     if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.protobuf") is None:
         raise MissingProtobuf(
-            "the format protobuf needs the package protobuf: pip install 'minikafka[protobuf]' for the "
-            "Python that Spark runs, on the driver and every executor"
+            "protobuf needs the package protobuf: pip install 'minikafka[protobuf]', with Spark for the "
+            "Python that it runs, on the driver and every executor"
         )
 
 
@@ -67,8 +69,6 @@ def files_of(content: bytes) -> list[FileDescriptorProto]:
     try:
         return files_of_set(content)
     except ProtobufError as no_set:
-        from pyspark_minikafka.formats.proto_file import parse_proto
-
         try:
             file = parse_proto(content.decode())
         except UnicodeDecodeError:
@@ -94,10 +94,11 @@ def files_of_set(content: bytes) -> list[FileDescriptorProto]:
     return files
 
 
-def files_of_schema(schema: RegisteredSchema) -> list[FileDescriptorProto]:
-    """Return the file of a registry's schema, which is the last one, and those of its references."""
-    files = [_file(reference.text, reference.name) for reference in schema.references]
-    return [*files, _file(schema.text, f"schema-{schema.id}.proto")]
+def files_of_texts(name: str, text: str, references: Iterable[tuple[str, str]]) -> list[FileDescriptorProto]:
+    """Return the file of a registry's schema, which is the last one, and those of its references, each by its
+    name and text.
+    """
+    return [_file(text, name) for name, text in (*references, (name, text))]
 
 
 def _file(text: str, name: str) -> FileDescriptorProto:
@@ -108,8 +109,6 @@ def _file(text: str, name: str) -> FileDescriptorProto:
     try:
         file = FileDescriptorProto.FromString(b64decode(text, validate=True))
     except (ValueError, DecodeError):
-        from pyspark_minikafka.formats.proto_file import parse_proto
-
         file = parse_proto(text)
     file.name = name
     return file
@@ -175,6 +174,10 @@ class Messages:
             raise ProtobufError(f"there is no message {name}; the messages are {known}") from None
         return _Reader().message(descriptor, ())
 
+    def descriptor(self, name: str) -> Descriptor:
+        """Return a message as protobuf's runtime knows it. ``name``: one of ``names``."""
+        return self._pool.FindMessageTypeByName(name)
+
     def imports(self, file: FileDescriptorProto) -> list[str]:
         """Return the names of the files that a file imports, without those of protobuf itself."""
         return [name for name in file.dependency if name in self._files and not name.startswith(_OWN_IMPORTS)]
@@ -226,6 +229,23 @@ def _paths(
 def message_indexes(file: FileDescriptorProto) -> Mapping[tuple[int, ...], str]:
     """Return the names of a file's messages by the numbers that records have behind the schema's id."""
     return {path: name for name, path in _paths(file.message_type, file.package, ())}
+
+
+def read_indexes(content: bytes) -> tuple[tuple[int, ...], int]:
+    """Return the message indexes before a message, and how many bytes they have: 0 if they are invalid."""
+    numbers: list[int] = []
+    at = value = shift = 0
+    while at < len(content) and shift < 35:
+        value |= (content[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if content[at - 1] < 128:
+            numbers.append(value >> 1 if value & 1 == 0 else -1)
+            value = shift = 0
+            if min(numbers) < 0 or numbers[0] > INDEXES_MAX:
+                break
+            if len(numbers) == numbers[0] + 1:
+                return tuple(numbers[1:]) or FIRST_MESSAGE, at
+    return (), 0
 
 
 @dataclass(slots=True)

@@ -7,14 +7,13 @@ import pickle
 import pytest
 from google.protobuf import descriptor_pb2
 
-from minikafka.clients.schema_registry.client import RegisteredSchema, SchemaReference
-from minikafka.records.protobuf import ProtobufError
-from pyspark_minikafka.formats.proto_file import parse_proto
-from pyspark_minikafka.formats.protobuf_schema import (
+from minikafka.records.protobuf import (
     Messages,
-    files_of_schema,
+    ProtobufError,
     files_of_set,
+    files_of_texts,
     message_indexes,
+    parse_proto,
     schema_text,
 )
 from tests.support.protobuf_messages import EVERYTHING, PROTO2, messages
@@ -82,8 +81,7 @@ def test_schema_of_a_registry_finds_its_references(form: object) -> None:
     assert callable(form)
     inner = form(HEAD + "message Inner { int32 a = 1; }")
     outer = form(HEAD + 'import "inner.proto"; message Outer { Inner inner = 1; p.Inner other = 2; }')
-    schema = RegisteredSchema(7, "PROTOBUF", outer, (SchemaReference("inner.proto", "inner", 1, inner),))
-    found = Messages(files_of_schema(schema)).message("p.Outer")
+    found = Messages(files_of_texts("outer.proto", outer, [("inner.proto", inner)])).message("p.Outer")
     assert str(found.arrow_type) == "struct<inner: struct<a: int32>, other: struct<a: int32>>"
 
 
