@@ -1,8 +1,8 @@
-"""Values behind the id of a schema, as JSON: Avro, and JSON itself, by a registry with Confluent's interface.
+"""Values behind the id of a schema, as JSON: Avro, protobuf and JSON, by a registry of Confluent's interface.
 
-A value is decoded by the kernels that the Spark source reads columns with, whose work and memory its length
-bounds. The registry is asked for each schema once, and for a few seconds of every ten at most, so that pages
-come in time while it is slow or away.
+Avro is decoded by the kernels that the Spark source reads columns with, protobuf by its own runtime: the
+length of a value bounds their work and memory. The registry is asked for each schema once, and waited for
+during a few seconds of every ten at most, so that pages come in time while it is slow or away.
 """
 
 from __future__ import annotations
@@ -20,11 +20,24 @@ import pyarrow as pa
 from minikafka.base.clock import Clock
 from minikafka.base.errors import ConfigError, ConfigErrors, MinikafkaError
 from minikafka.base.text import shorten
-from minikafka.clients.schema_registry.client import AVRO, JSON, RegisteredSchema, SchemaRegistryClient
+from minikafka.clients.schema_registry.client import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    RegisteredSchema,
+    SchemaRegistryClient,
+)
 from minikafka.clients.schema_registry.config import NAMESPACE, URL, registry_config
 from minikafka.records.avro import Array, AvroDecoder, Map, Record, Type, Union, parse
 from minikafka.records.avro.columns import merged_number
 from minikafka.records.avro.types import without_null
+from minikafka.records.protobuf import (
+    Messages,
+    check_installed,
+    files_of_texts,
+    message_indexes,
+    read_indexes,
+)
 
 HEADER_BYTES = 5
 """The zero byte and the id of a schema."""
@@ -50,6 +63,7 @@ class Schemas:
         self._since = self._waited = 0.0
         self._known: dict[int, RegisteredSchema] = {}
         self._decoder = lru_cache(_KEPT)(_decoder)
+        self._messages = lru_cache(_KEPT)(_messages)
 
     @classmethod
     def at(cls, url: str, clock: Clock | None = None) -> Schemas:
@@ -81,6 +95,8 @@ class Schemas:
                 raise BadValue("the value is no text") from None
         if schema.type == AVRO:
             return "Avro", self._avro(schema, data)
+        if schema.type == PROTOBUF:
+            return "protobuf", self._protobuf(schema, data)
         raise BadValue(f"values of the type {schema.type} are not decoded")
 
     def _schema(self, schema_id: int) -> RegisteredSchema:
@@ -111,6 +127,21 @@ class Schemas:
         except (ValueError, OverflowError) as error:  # a time that Python does not have
             raise BadValue(shorten(str(error))) from None
         return json.dumps(_plain(kind, value), ensure_ascii=False)
+
+    def _protobuf(self, schema: RegisteredSchema, data: bytes) -> str:
+        messages, names = self._messages(schema)
+        path, size = read_indexes(data[HEADER_BYTES:])
+        if not size or path not in names:
+            raise BadValue("the schema has no message of the indexes behind its id")
+        return messages.json(names[path], data[HEADER_BYTES + size :])
+
+
+def _messages(schema: RegisteredSchema) -> tuple[Messages, Mapping[tuple[int, ...], str]]:
+    """Return the message types of a schema, and their names by their indexes. Raises ProtobufError."""
+    check_installed()
+    references = [(found.name, found.text) for found in schema.references]
+    files = files_of_texts(f"schema-{schema.id}.proto", schema.text, references)
+    return Messages(files), message_indexes(files[-1])
 
 
 def _decoder(schema: RegisteredSchema) -> tuple[Type, AvroDecoder]:

@@ -18,6 +18,7 @@ from minikafka.clients.schema_registry.client import SchemaNotFound, SchemaRegis
 from minikafka.clients.schema_registry.config import registry_config
 from minikafka.console.payloads import Kind, payload
 from minikafka.console.schemas import BadValue, Schemas
+from minikafka.records.protobuf import parse_proto, schema_text
 from tests.support.broker_harness import BrokerHarness
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.unit.console.conftest import T0, ConsoleClient
@@ -104,6 +105,44 @@ def test_a_value_that_cannot_be_decoded_says_why(
     registry: SchemaRegistry, schema: Any, content: bytes, problem: str
 ) -> None:
     registry.add("s", json.dumps(schema))
+    with pytest.raises(MinikafkaError, match=problem):
+        Schemas.at(registry.url).decode(1, b"\0\0\0\0\x01" + content, MOST)
+
+
+PROTO = """syntax = "proto3"; package p;
+message Tree { string name = 1; repeated Tree below = 2; int64 big = 3; }
+message Other { message In { bool on = 1; } }
+"""
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"\0\x0a\x01a\x12\x03\x0a\x01b\x18\x05", {"name": "a", "below": [{"name": "b"}], "big": "5"}),
+        (b"\x04\x02\x00\x08\x01", {"on": True}),
+    ],
+    ids=["first", "nested"],
+)
+def test_protobuf_is_shown_as_json(
+    registry: SchemaRegistry, is_text: bool, content: bytes, expected: Any
+) -> None:
+    registry.add("p", PROTO if is_text else schema_text(parse_proto(PROTO)), "PROTOBUF")
+    form, text = Schemas.at(registry.url).decode(1, b"\0\0\0\0\x01" + content, MOST)
+    assert (form, json.loads(text)) == ("protobuf", expected)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"\x02\x0a\0", "no message of the indexes"),
+        (b"\0\x0a\x09a", "is no message p.Tree"),
+        (b"\0" + b"\x12\x80\x01" * 300, "is no message p.Tree"),
+    ],
+    ids=["index", "cut", "deep"],
+)
+def test_bytes_that_are_no_message_say_so(registry: SchemaRegistry, content: bytes, problem: str) -> None:
+    registry.add("p", PROTO, "PROTOBUF")
     with pytest.raises(MinikafkaError, match=problem):
         Schemas.at(registry.url).decode(1, b"\0\0\0\0\x01" + content, MOST)
 

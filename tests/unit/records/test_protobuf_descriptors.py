@@ -154,3 +154,13 @@ def test_text_that_is_no_proto_file_is_refused_with_its_place(text: str, reason:
         parse_proto(text)
     assert reason in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_message_is_json_as_protobuf_writes_it() -> None:
+    found = messages(HEAD + "message Tree { string a_name = 1; repeated Tree below = 2; }")
+    assert (
+        found.json("p.Tree", b"\x0a\x02\xc3\xbc\x12\x03\x0a\x01b")
+        == '{"a_name": "ü", "below": [{"a_name": "b"}]}'
+    )
+    with pytest.raises(ProtobufError, match=r"is no message p\.Tree"):
+        found.json("p.Tree", b"\x0a\x09")

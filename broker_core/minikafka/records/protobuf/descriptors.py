@@ -19,7 +19,6 @@ from minikafka.records.protobuf.proto_file import parse_proto
 from minikafka.records.protobuf.types import EnumType, Field, Message, ProtobufError
 
 if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 FIRST_MESSAGE = (0,)
@@ -174,9 +173,23 @@ class Messages:
             raise ProtobufError(f"there is no message {name}; the messages are {known}") from None
         return _Reader().message(descriptor, ())
 
-    def descriptor(self, name: str) -> Descriptor:
-        """Return a message as protobuf's runtime knows it. ``name``: one of ``names``."""
-        return self._pool.FindMessageTypeByName(name)
+    def json(self, name: str, data: bytes) -> str:
+        """Return a message of the type ``name``, one of ``names``, in protobuf's own JSON.
+
+        Raise ProtobufError for other bytes.
+        """
+        from google.protobuf.json_format import MessageToJson, SerializeToJsonError
+        from google.protobuf.message import DecodeError
+        from google.protobuf.message_factory import GetMessageClass
+
+        made = GetMessageClass(self._pool.FindMessageTypeByName(name))
+        try:
+            text: str = MessageToJson(
+                made.FromString(data), preserving_proto_field_name=True, indent=None, ensure_ascii=False
+            )
+        except (DecodeError, SerializeToJsonError, TypeError, ValueError, RecursionError) as error:
+            raise ProtobufError(f"is no message {name}: {shorten(str(error))}") from None
+        return text
 
     def imports(self, file: FileDescriptorProto) -> list[str]:
         """Return the names of the files that a file imports, without those of protobuf itself."""
