@@ -59,6 +59,7 @@ _JARS = (
     "log4j-api-",
 )
 
+_COMMANDS_LOGGER = "org.apache.zookeeper.server.ServerCnxn"
 _JVM_OPTIONS = (
     "-Xmx128m",
     "-XX:TieredStopAtLevel=1",
@@ -68,6 +69,9 @@ _JVM_OPTIONS = (
     "-Dlog4j2.loggerContextFactory=org.apache.logging.log4j.simple.SimpleLoggerContextFactory",
     "-Dorg.apache.logging.log4j.simplelog.level=WARN",
     "-Dorg.apache.logging.log4j.simplelog.showdatetime=true",
+    # It logs the end of connections with commands alone: an error with a stack if ``srvr``, which awaits its
+    # start, comes when it listens and has no data yet.
+    f"-Dorg.apache.logging.log4j.simplelog.{_COMMANDS_LOGGER}.level=FATAL",
     # As in the logs of brokers, see ``log_files``.
     "-Duser.timezone=UTC",
     "-Dorg.apache.logging.log4j.simplelog.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS'Z'",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -46,6 +48,17 @@ def test_it_serves_once_start_returns(shared: EmbeddedZooKeeper) -> None:
     store.create("/a", b"data")
     assert store.read("/a")[0] == b"data"
     store.close()
+
+
+def test_lines_about_commands_during_the_start_are_those_of_a_class_it_has() -> None:
+    # The error itself needs a command within a millisecond of the start.
+    name = zookeeper._COMMANDS_LOGGER.replace(".", "/") + ".class"
+    (jar,) = [jar for jar in find_jars() if re.fullmatch(r"zookeeper-\d[\d.]*\.jar", Path(jar).name)]
+    with ZipFile(jar) as classes:
+        code = classes.read(name)
+    messages = set(re.findall(rb"Error closing [a-zA-Z ]+", code))
+    assert messages == {b"Error closing a command socket ", b"Error closing PrintWriter "}
+    assert any(zookeeper._COMMANDS_LOGGER in option for option in zookeeper._JVM_OPTIONS)
 
 
 def test_a_second_start_does_nothing(shared: EmbeddedZooKeeper) -> None:
