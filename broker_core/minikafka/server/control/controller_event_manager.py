@@ -16,9 +16,10 @@ from typing import Any
 from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ErrorCode
 from minikafka.base.ids import BrokerAddress, TopicPartition
-from minikafka.base.text import counted
+from minikafka.base.text import counted, first_of
 from minikafka.controller import events
 from minikafka.controller.election import LEADER_DURING_DELETE
+from minikafka.partition.replica import LeaderAndIsr
 from minikafka.registry import paths
 from minikafka.registry.entity_configs import ConfigChange
 from minikafka.registry.users import DEFAULT_ENTITY
@@ -41,6 +42,8 @@ from minikafka.wire.apis.update_metadata import UPDATE_METADATA
 _log = logging.getLogger(__name__)
 
 _Brokers = Mapping[int, LiveBroker]
+_NAMED_MAX = 10
+"""The most partitions that a line names."""
 _Sent = events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica
 
 
@@ -239,7 +242,10 @@ class ControllerEventManager:
             return
         match effect:
             case events.WriteLeaderships(leaderships, create):
+                controller = self._broker.controller
+                before = {} if create else {key: controller.leadership(key) for key in leaderships}
                 written = zk_client.write_leaderships(leaderships, create=create)
+                _log_shrunk_isrs(before, written)
                 if create:
                     own = self._broker.broker_id
                     self._replicas.new |= {key for key, state in written.items() if own in state.replicas}
@@ -385,6 +391,22 @@ def _log_changed_brokers(before: _Brokers, after: _Brokers, led: Mapping[int, in
         _log.info("broker %d is gone: it led %s, for which in-sync replicas take over", broker_id, partitions)
     for broker_id in sorted(after.keys() - before.keys()):
         _log.info("broker %d has joined", broker_id)
+
+
+def _log_shrunk_isrs(
+    before: Mapping[TopicPartition, LeaderAndIsr | None], after: Mapping[TopicPartition, LeaderAndIsr]
+) -> None:
+    """Log the partitions whose ISR has shrunk, one line for those without the same replicas."""
+    shrunk: dict[tuple[int, ...], list[TopicPartition]] = {}
+    for topic_partition, held in sorted(after.items()):
+        known = before.get(topic_partition)
+        gone = () if known is None else tuple(sorted(set(known.isr) - set(held.isr)))
+        if gone:
+            shrunk.setdefault(gone, []).append(topic_partition)
+    for gone, partitions in sorted(shrunk.items()):
+        replicas = f"{'replica' if len(gone) == 1 else 'replicas'} {', '.join(map(str, gone))}"
+        isrs = counted(len(partitions), "ISR")
+        _log.info("%s shrank by %s: %s", isrs, replicas, first_of(partitions, _NAMED_MAX))
 
 
 def _partitions_with_newer_epoch(codes: Mapping[TopicPartition, ErrorCode]) -> frozenset[TopicPartition]:
