@@ -29,6 +29,8 @@ from minikafka.base.printable import printable
 from minikafka.base.text import counted
 from minikafka.base.times import utc_text
 
+LOG_FORMAT = "log.format"
+
 
 class LogFormat(Enum):
     """The form of log lines: for people, or for programs that collect them."""
@@ -39,7 +41,7 @@ class LogFormat(Enum):
     @classmethod
     def among(cls, properties: Mapping[str, str]) -> LogFormat:
         """Return ``log.format`` of properties that are not validated yet; text if it is not valid."""
-        return cls.JSON if properties.get("log.format", "").strip().lower() == "json" else cls.TEXT
+        return cls.JSON if properties.get(LOG_FORMAT, "").strip().lower() == "json" else cls.TEXT
 
 
 _PLACEHOLDER = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")

@@ -20,11 +20,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.files import RealFiles, replace_file
+from minikafka.base.log_lines import LOG_FORMAT, LogFormat
+from minikafka.embedded.data_directory import log_format
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.local_files import DAEMON, EmbeddedDirectory
 from minikafka.server.event_log import log_to_stderr
@@ -41,8 +44,10 @@ _log = logging.getLogger("minikafka.embedded")
 class Daemon:
     """The process that runs ZooKeeper and the broker for their owners."""
 
-    def __init__(self, data_dir: str) -> None:
+    def __init__(self, data_dir: str, log_format: LogFormat = LogFormat.TEXT) -> None:
+        """log_format: of its brokers' logs."""
         self._directory = EmbeddedDirectory(data_dir)
+        self._log_format = log_format
         self._wake = threading.Event()
         self._ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
         """The number and exit code of each broker that has ended."""
@@ -56,7 +61,11 @@ class Daemon:
         signal.signal(signal.SIGTERM, self._on_signal)
         from minikafka.embedded.cluster import Cluster
 
-        cluster = Cluster(data_dir=self._directory.data_dir, on_exit=self._on_exit)
+        cluster = Cluster(
+            data_dir=self._directory.data_dir,
+            config={LOG_FORMAT: self._log_format.value} if self._log_format is LogFormat.JSON else {},
+            on_exit=self._on_exit,
+        )
         with contextlib.closing(cluster):
             try:
                 cluster.start(self._report_progress)
@@ -139,8 +148,10 @@ def main(arguments: Sequence[str]) -> int:
 
     Exit status: 3 if there is a daemon already.
     """
-    log_to_stderr()
+    lines = log_to_stderr()
     directory = EmbeddedDirectory(arguments[0])
+    form = log_format(Path(directory.data_dir))
+    lines.use(form)
     with directory.serve(DAEMON) as free:
         if not free:
             return 3
@@ -149,7 +160,7 @@ def main(arguments: Sequence[str]) -> int:
             # the lock too.
             os._exit(0)
         try:
-            return Daemon(directory.data_dir).run()
+            return Daemon(directory.data_dir, form).run()
         except FileNotFoundError:
             return 1  # the data directory was removed during the start
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from minikafka.base.config.property_files import read_properties
 from minikafka.base.errors import ConfigError
+from minikafka.base.log_lines import LOG_FORMAT, LogFormat
 from minikafka.log.layout import LOCK_FILE
 from minikafka.server.config.metrics import METRICS_LISTENERS, listeners_of
 
@@ -75,6 +76,16 @@ def configured_brokers(data_dir: Path) -> list[int]:
         return []
     names = (path.stem.removeprefix("broker-") for path in data_dir.glob("broker-*.properties"))
     return sorted(int(number) for number in names if number.isascii() and number.isdecimal())
+
+
+def log_format(data_dir: Path) -> LogFormat:
+    """Return the form of the logs of the brokers that were started last in a directory."""
+    found = {LogFormat.TEXT}
+    for number in configured_brokers(data_dir):
+        with contextlib.suppress(ConfigError):
+            path = broker_properties_path(data_dir, number)
+            found.add(LogFormat.among(read_properties(str(path), LOG_FORMAT)))
+    return LogFormat.JSON if LogFormat.JSON in found else LogFormat.TEXT
 
 
 def broker_lock_paths(data_dir: Path, number: int) -> list[Path]:

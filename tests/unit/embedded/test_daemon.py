@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from minikafka.base.config.property_files import write_properties
+from minikafka.base.errors import MinikafkaError
+from minikafka.base.log_lines import LogFormat
+from minikafka.embedded import cluster
 from minikafka.embedded.daemon import Daemon
+from minikafka.embedded.data_directory import log_format
 from minikafka.embedded.live_brokers import LiveBrokers
 from minikafka.embedded.local_files import EmbeddedDirectory
 from minikafka.embedded.owners import owner_of
@@ -72,3 +78,35 @@ def test_daemon_waits_for_a_joining_session(data_dir: str) -> None:
     daemon._check_owners(lambda: withdrawn.append(True))
     assert withdrawn == [True]
     assert daemon._reason != ""
+
+
+def test_logs_keep_the_form_that_the_brokers_of_the_directory_had(tmp_path: Path) -> None:
+    assert log_format(tmp_path) is LogFormat.TEXT
+    write_properties(str(tmp_path / "broker-0.properties"), {"broker.id": "0"})
+    assert log_format(tmp_path) is LogFormat.TEXT
+    write_properties(str(tmp_path / "broker-1.properties"), {"log.format": "JSON"})
+    (tmp_path / "broker-2.properties").write_bytes(b"a=\\u00zz")
+    assert log_format(tmp_path) is LogFormat.JSON
+
+
+def test_brokers_of_the_daemon_log_in_its_form(data_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Mapping[str, str]] = []
+
+    class Refusing:
+        def __init__(self, *, config: Mapping[str, str], **_: object) -> None:
+            given.append(config)
+
+        def start(self, _: object) -> None:
+            raise MinikafkaError("no")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(cluster, "Cluster", Refusing)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    os.mkdir(data_dir)
+    for form in LogFormat:
+        daemon = Daemon(data_dir, form)
+        os.makedirs(os.path.dirname(daemon._directory.failure), exist_ok=True)
+        assert daemon.run() == 2
+    assert given == [{}, {"log.format": "json"}]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from minikafka.base.config.config_def import setting
 from minikafka.base.config.types import choice, int32
-from minikafka.base.log_lines import LogFormat
+from minikafka.base.log_lines import LOG_FORMAT, LogFormat
 
 EVENT_LOG = "The broker's own log"
 """The section of the reference page."""
@@ -19,7 +19,7 @@ class EventLogConfig:
     """The configuration of the broker's own log."""
 
     form: LogFormat = setting(
-        "log.format",
+        LOG_FORMAT,
         choice({form.value: form for form in LogFormat}),
         "text",
         "The form of the broker's own log lines: `text`, or `json` with one object a line.",
