@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +28,40 @@ def broker(
     check_stays_secured(properties, overrides)
     from minikafka.server.__main__ import main
 
-    return main([str(properties), *(f"--set={name}={value}" for name, value in overrides.items())])
+    arguments = [str(properties), *(f"--set={name}={value}" for name, value in overrides.items())]
+    return main(arguments, log_stream=log_stream(properties))
+
+
+def log_stream(path: Path) -> CopiedLog | None:
+    """Return the log of a broker of `minikafka up` that is started by hand; None for another file."""
+    from minikafka.embedded import data_directory
+
+    data_dir = path.absolute().parent
+    for number in data_directory.existing_brokers(data_dir):
+        if path.absolute() == data_directory.broker_properties_path(data_dir, number):
+            with contextlib.suppress(OSError):  # the broker needs standard error alone
+                return CopiedLog(data_dir / "logs" / f"broker-{number}.log")
+    return None
+
+
+class CopiedLog(io.StringIO):
+    """Standard error, with a copy in a log file, which is rotated as those of `minikafka up`."""
+
+    def __init__(self, path: Path) -> None:
+        from minikafka.embedded.process import LOG_KEEP, LOG_MAX_BYTES
+        from minikafka.embedded.supervisor import RotatingLog
+
+        super().__init__()
+        self._copy = RotatingLog(str(path), LOG_MAX_BYTES, LOG_KEEP)
+
+    def write(self, text: str, /) -> int:
+        """Write to both."""
+        self._copy.write(text.encode("utf-8", "backslashreplace"))
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        """Write what standard error still has."""
+        sys.stderr.flush()
 
 
 def check_stays_secured(path: Path, overrides: Mapping[str, str]) -> None:

@@ -31,6 +31,8 @@ _REPORTS_PATIENCE_S = 1.0
 
 STOP_TIMEOUT_S = 60.0
 """The longest time that a cluster or a broker may take to stop."""
+LOG_MAX_BYTES, LOG_KEEP = 10 << 20, 3
+"""The size at which a process's log is rotated, and the number of older files that are kept."""
 QUIET_S = 8.0
 """The longest time without a progress line: a large kernel may take that long on a busy machine."""
 STARTING = "starting ZooKeeper and the broker"
@@ -64,8 +66,8 @@ class ChildProcess:
         grace_s: float = 10.0,
         orphan_grace_s: float = 3.0,
         keep_open: Sequence[int] = (),
-        log_max_bytes: int = 10 << 20,
-        log_keep: int = 3,
+        log_max_bytes: int = LOG_MAX_BYTES,
+        log_keep: int = LOG_KEEP,
         on_exit: Callable[[int], None] | None = None,
     ) -> None:
         self.name = name

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TextIO, TypeVar
 
 import minikafka
 from minikafka.base.cache_dirs import is_open_to_others, write_address
@@ -80,15 +80,20 @@ _START_AGAIN_S = 1.0
 """The pause between attempts to start, after the connection to ZooKeeper was lost."""
 
 
-def main(arguments: list[str] | None = None, notes: Iterable[str] = ()) -> int:
-    """Run a broker until it is stopped; return the exit code. notes: of the caller, for the log."""
+def main(
+    arguments: list[str] | None = None, notes: Iterable[str] = (), log_stream: TextIO | None = None
+) -> int:
+    """Run a broker until it is stopped; return the exit code.
+
+    notes: of the caller, for the log. log_stream: the log's, in place of standard error.
+    """
     parser = argparse.ArgumentParser(prog="minikafka.server", description="Run one broker.")
     parser.add_argument("properties", metavar="FILE.properties", help="Kafka's own property names")
     parser.add_argument(
         "--set", action="append", default=[], metavar="key=value", help="override one property"
     )
     given = parser.parse_args(arguments)
-    lines = log_to_stderr(EVERY_LINE)
+    lines = log_to_stderr(EVERY_LINE, log_stream)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     ending = _Ending(lines)
     monitoring = Monitoring()

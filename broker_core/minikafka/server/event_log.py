@@ -120,13 +120,13 @@ class EventLog(logging.StreamHandler):  # type: ignore[type-arg] # not generic w
             self.write_due()
 
 
-def log_to_stderr(every_line: tuple[str, ...] = ()) -> EventLog:
+def log_to_stderr(every_line: tuple[str, ...] = (), stream: TextIO | None = None) -> EventLog:
     """Log to standard error, from INFO on. For processes that serve.
 
     Warnings of Python and exceptions that nobody handles are log lines too. ``every_line``: see
-    ``RepeatedLines``.
+    ``RepeatedLines``. ``stream``: in place of standard error.
     """
-    handler = EventLog(RepeatedLines(every_line))
+    handler = EventLog(RepeatedLines(every_line), stream)
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.captureWarnings(True)
     sys.excepthook = _log_unhandled

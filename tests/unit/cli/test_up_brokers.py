@@ -319,6 +319,8 @@ def test_a_stop_names_the_brokers_that_were_started_elsewhere(tmp_path: Path) ->
             text=True,
         )
         assert "was started elsewhere" in process.stderr.readline()
+        log = (tmp_path / "d" / "logs" / "broker-1.log").read_text()
+        assert log.count(" starting minikafka ") == 2
         _, err = stop(process)
         assert err == (
             f"minikafka: broker 1 at {addresses[1]}, started elsewhere, is still running without its "
