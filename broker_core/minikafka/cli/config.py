@@ -59,7 +59,8 @@ class EntityType(str, Enum):
 def parse_kind(text: str) -> EntityType:
     """Parse the first argument. Raise ConfigError."""
     if text not in list(EntityType):
-        raise ConfigError("KIND", text, "must be topic, broker, client, user or ip")
+        known = "must be topic, broker, client, user or ip"
+        raise ConfigError("KIND", text, f"{known}, before the name: `config get topic {text}`")
     return EntityType(text)
 
 

@@ -234,7 +234,8 @@ def _topics_or_filter(
     if len(given) != 1:
         *others, (name, value) = given.items() or [("TOPIC", None)]
         conflicts = "".join(f"conflicts with {option}={quoted(other)}; " for option, other in others)
-        allowed = f"{conflicts}set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"
+        problem = conflicts or "required; "
+        allowed = f"{problem}set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"
         raise ConfigError(name, value, allowed)
     if topics:
         return tuple(dict.fromkeys(topics))

@@ -427,9 +427,8 @@ def _check_deletion(
         raise ConfigError("--all-groups", "given", "requires --topic T")
     if bool(names) is all_groups:
         what = "conflicts with --all-groups" if names else "required"
-        raise ConfigError(
-            "NAME", ", ".join(names or ()), f"{what}; set either NAME or --topic T --all-groups"
-        )
+        given = ", ".join(names) if names else None
+        raise ConfigError("NAME", given, f"{what}; set either NAME or --topic T --all-groups")
     if part is not None:
         check_topic_name(part[0])
 

@@ -92,9 +92,14 @@ def generate(
     broker_ids = parse_broker_ids(brokers)
     names = topics or plan_files.read_topics(read_file(file or Path()), "--file", str(file))
     with connect.partitions(bootstrap, zookeeper, data_dir, command_config) as backend:
-        moves = reassignment_plans.generate(
-            backend, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
-        )
+        try:
+            moves = reassignment_plans.generate(
+                backend, names, broker_ids, replicas=replicas, rack_aware=not disable_rack_aware
+            )
+        except ConfigError as fault:
+            if fault.name != "brokers":
+                raise
+            raise ConfigError("--brokers", brokers, fault.allowed) from None
     plan = plan_files.ReassignmentPlan({move.topic_partition: move.after for move in moves})
     say(plan_files.reassignment_json(plan))
     changed = [move for move in moves if move.before != move.after]

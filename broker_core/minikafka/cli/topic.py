@@ -197,7 +197,7 @@ def describe(
             "set only one of --topics-with-overrides, --under-replicated-partitions and "
             "--unavailable-partitions"
         )
-        raise ConfigError(option, "given", allowed)
+        raise ConfigError(option, None, allowed)
 
     from minikafka.cli import topic_rows
 

@@ -243,8 +243,9 @@ class ClusterLogs:
         if not self._logs:
             of = "" if wanted is None else f" of {' and '.join(sorted(wanted))}"
             there = sorted({found["source"] for found in _found_in(self._directory)})
-            have = f"; it has those of {', '.join(there)}" if there else ""
-            raise ConfigError("D", str(data_dir), f"has no log{of} in {self._directory}{have}")
+            clusters = "`minikafka ps` lists the data directories of running clusters"
+            have = f"it has those of {', '.join(there)}" if there else clusters
+            raise ConfigError("D", str(data_dir), f"has no log{of} in {self._directory}; {have}")
 
     def __enter__(self) -> ClusterLogs:
         return self

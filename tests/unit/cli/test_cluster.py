@@ -53,7 +53,7 @@ def test_unknown_broker_error_lists_live_ones_without_advice(
     assert cli.run("cluster", "log-dirs", "--broker", "7") == 1
     text = cli.err
     assert text.startswith("minikafka: broker 7 is not among the live brokers of the cluster at memory:")
-    assert text.endswith(": 1, 2\n")
+    assert text.endswith(" (live: 1, 2)\n")
 
 
 def test_a_directory_without_a_wanted_log_is_still_named(directories: list[LogDir], cli: CommandLine) -> None:

@@ -221,6 +221,12 @@ def test_an_error_of_many_lines_becomes_one() -> None:
         (["config", "set", "topic", "t", "a.b"], "K=V='a.b'"),
         (["config", "set", "topic", "t", "--delete", "a.b=1"], "--delete='a.b=1'"),
         (["config", "get", "group", "g"], "KIND='group': must be topic, broker, client, user or ip"),
+        (["config", "set", "orders", "a.b=1"], "before the name: `config get topic orders`"),
+        (["group", "delete"], "NAME: required; set either NAME or --topic T --all-groups"),
+        (
+            ["topic", "describe", "--unavailable-partitions", "--topics-with-overrides"],
+            "--unavailable-partitions: set only one of ",
+        ),
         (["cluster", "protect-zookeeper"], "--zookeeper: required (the address that `minikafka up` printed)"),
         (
             ["config", "get", "client", "c", "--bootstrap", "h:1", "--zookeeper", "h:2"],

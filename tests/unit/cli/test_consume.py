@@ -99,7 +99,7 @@ def test_json_has_headers_where_there_are_some(consume: Callable[..., str]) -> N
         (("t", "u", "-g", "g", "--zookeeper", "h:1"), "TOPIC='t u': with --zookeeper use --whitelist 't|u'"),
         (("t", "-e", "-g", "g", "--zookeeper", "h:1"), "--exit='yes': conflicts with --zookeeper"),
         (("t", "--read-committed", "-g", "g", "--zookeeper", "h:1"), "--isolation-level='read_committed'"),
-        ((), "TOPIC: set exactly one of TOPIC, --whitelist"),
+        ((), "TOPIC: required; set exactly one of TOPIC, --whitelist"),
         (("t", "--whitelist", "x"), "--whitelist='x': conflicts with TOPIC='t'"),
     ],
 )

@@ -83,10 +83,11 @@ def test_notes_change_no_status(cli: CommandLine, data_dir: Path) -> None:
 
 
 def test_a_directory_without_logs_is_bad_input(cli: CommandLine, tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "absent"):
+    reasons = {tmp_path: "no logs of a broker found", tmp_path / "absent": "there is no such directory"}
+    for path, reason in reasons.items():
         status, out, err = verify(cli, str(path))
         assert (status, out) == (2, "")
-        assert "no logs of a broker found" in err
+        assert f"DATA_DIR='{path}': {reason}; expected a directory of log.dirs" in err
 
 
 def test_a_directory_in_use_is_told_and_checked_all_the_same(cli: CommandLine, data_dir: Path) -> None:

@@ -406,7 +406,7 @@ def test_a_dry_run_sets_no_throttle(harness: ReassignHarness) -> None:
     [
         ("{", "invalid JSON"),
         (PLAN.replace('"t"', '"tt"'), "there is no topic 'tt'; there is 't'; nothing was changed"),
-        (PLAN.replace("[2,1]", "[7,1]"), "live brokers are [0, 1, 2]; nothing was changed"),
+        (PLAN.replace("[2,1]", "[7,1]"), "7 is not alive; live brokers: 0, 1, 2; nothing was changed"),
         (PLAN.replace("[2,1]", "[2,2]"), "invalid replicas [2, 2]"),
     ],
 )
@@ -424,3 +424,8 @@ def test_a_plan_that_cannot_be_is_one_line_and_status_two(
 def test_brokers_are_named_by_their_ids(harness: ReassignHarness, brokers: str) -> None:
     assert harness.run("reassign", "generate", "t", "--brokers", brokers) == 2
     assert "must be broker ids separated by commas, such as 1,2" in harness.err
+
+
+def test_a_broker_that_does_not_live_is_named_with_its_option(harness: ReassignHarness) -> None:
+    assert harness.run("reassign", "generate", "t", "--brokers", "0,9") == 2
+    assert "--brokers='0,9': 9 is not alive; live brokers: " in harness.err

@@ -158,7 +158,7 @@ def test_the_throttle_of_a_deleted_topic_is_removed(
 @pytest.mark.parametrize(
     ("topic", "replicas", "said"),
     [
-        ("t", (7, 1), "brokers=[7]: not alive; live brokers are [1, 2, 3]; nothing was changed"),
+        ("t", (7, 1), "brokers=[7, 1]: 7 is not alive; live brokers: 1, 2, 3; nothing was changed"),
         (
             "tt",
             (1,),

@@ -372,6 +372,8 @@ def _check_brokers(broker_ids: Sequence[int], live: Collection[int]) -> None:
         )
     unknown = sorted(set(broker_ids) - set(live))
     if unknown:
+        which = f"{', '.join(map(str, unknown))} {'is' if len(unknown) == 1 else 'are'} not alive"
+        living = ", ".join(map(str, sorted(live))) or "none"
         raise ConfigError(
-            "brokers", unknown, f"not alive; live brokers are {sorted(live)}; nothing was changed"
+            "brokers", list(broker_ids), f"{which}; live brokers: {living}; nothing was changed"
         )

@@ -322,8 +322,8 @@ class ClusterClient:
         if address is None:
             living = ", ".join(map(str, sorted(self._metadata.view.brokers))) or "none"
             raise NoSuchBroker(
-                f"broker {broker_id} is not among the live brokers of the cluster at {self.bootstrap_text}: "
-                f"{living}"
+                f"broker {broker_id} is not among the live brokers of the cluster at {self.bootstrap_text} "
+                f"(live: {living})"
             )
         return self.connection_to(address, pool)
 

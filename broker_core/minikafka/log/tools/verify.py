@@ -296,7 +296,8 @@ def data_directories(files: Files, path: str) -> list[str]:
         found = [inner for inner in below if files.is_dir(inner) and _is_data_directory(files, inner)]
         if found:
             return found
-    raise ConfigError("DATA_DIR", path, "no logs of a broker found; expected a directory of log.dirs")
+    problem = "no logs of a broker found" if files.is_dir(path) else "there is no such directory"
+    raise ConfigError("DATA_DIR", path, f"{problem}; expected a directory of log.dirs")
 
 
 def _is_data_directory(files: Files, path: str) -> bool:

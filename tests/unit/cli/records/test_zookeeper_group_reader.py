@@ -215,7 +215,7 @@ def test_a_line_has_what_is_printed() -> None:
 @pytest.mark.parametrize(
     ("arguments", "printed"),
     [
-        ([], "TOPIC: set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"),
+        ([], "TOPIC: required; set exactly one of TOPIC, --whitelist REGEX and --blacklist REGEX"),
         (["t", "--whitelist", "u", "--group", "g"], "--whitelist='u': conflicts with TOPIC='t'; set"),
         (["--whitelist", "a", "--blacklist", "b", "--group", "g"], "conflicts with --whitelist='a'"),
         (["--whitelist", "t.*"], "--group: required with --whitelist"),

@@ -76,7 +76,7 @@ def test_a_proposal_keeps_replicas_in_different_racks() -> None:
     [
         (["t/partitions"], [0], "there is no topic 't/partitions'"),
         (["tt"], [0], "there is no topic 'tt'; there is 't'"),
-        (["t"], [0, 9], r"brokers=\[9\]: not alive; live brokers are \[0, 1, 2\]"),
+        (["t"], [0, 9], r"brokers=\[0, 9\]: 9 is not alive; live brokers: 0, 1, 2"),
         (["t"], [0, 0], "expected one or more distinct brokers"),
         (["t"], [0], "2 replicas of topic 't' need as many brokers, got 1: give 2 brokers, or --replicas 1"),
     ],
@@ -99,7 +99,7 @@ def test_a_plan_has_what_changes_and_leaves_out_what_is_so_already() -> None:
     [
         ({TopicPartition("t", 2): (0,)}, "partitions='t-2': topic 't' has partitions 0 to 1; nothing was"),
         ({TopicPartition("x", 0): (0,)}, "there is no topic 'x'; nothing was changed"),
-        ({T0: (0, 7)}, r"brokers=\[7\]: not alive; live brokers are \[0, 1, 2\]; nothing was changed"),
+        ({T0: (0, 7)}, r"brokers=\[0, 7\]: 7 is not alive; live brokers: 0, 1, 2; nothing was changed"),
         ({T0: (2, 2)}, r"t-0=\[2, 2\]: expected one or more distinct brokers; nothing was changed"),
         ({T0: ()}, "one or more distinct brokers; nothing was changed"),
     ],
