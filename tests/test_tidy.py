@@ -66,6 +66,7 @@ SHORT_MODULES = {
     "broker_core/minikafka/base/printable.py": "imported by every log line; needs nothing else",
     "broker_core/minikafka/base/text.py": "no other floor may hold it",
     "broker_core/minikafka/base/values.py": "a decorator for all floors",
+    "broker_core/minikafka/net/service_manager.py": "a protocol of systemd",
     "broker_core/minikafka/spark/metrics.py": "names of the Spark source under minikafka",
     "broker_core/minikafka/cli/terminal/signals.py": "imported by commands that run until stopped",
     "broker_core/minikafka/clients/admin/controller_requests.py": "shared by all administration",

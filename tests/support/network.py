@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
@@ -213,3 +216,20 @@ class MemoryNetworkHarness:
 
     def close(self) -> None:
         pass
+
+
+@contextmanager
+def notifications(path: Path) -> Iterator[Callable[[], list[str]]]:
+    """Receive the messages to systemd at a socket; yield what returns those that have come."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(path))
+        receiver.setblocking(False)
+
+        def received() -> list[str]:
+            found: list[str] = []
+            with suppress(BlockingIOError):
+                while True:
+                    found.append(receiver.recv(4096).decode())
+            return found
+
+        yield received

@@ -91,6 +91,7 @@ def up(
 
     from minikafka.embedded.cluster import Cluster
     from minikafka.embedded.live_brokers import LiveBrokers
+    from minikafka.net import service_manager
     from minikafka.server.config.metrics import METRICS_LISTENERS
 
     ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
@@ -109,8 +110,10 @@ def up(
     with stop_on_signal() as stop, contextlib.closing(cluster):
         with spinner(f"starting in {cluster.data_dir}"):
             cluster.start(on_progress=lambda state: note(f"minikafka: {state}"))
-        with local.announce(
-            str(cluster.data_dir), cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id
+        served = (cluster.bootstrap_servers, cluster.zookeeper_connect, cluster.cluster_id)
+        with (
+            local.announce(str(cluster.data_dir), *served),
+            service_manager.serving(cluster.bootstrap_servers),
         ):
             ready = True  # before the ready line can be read
             say(cluster.ready_line, flush=True)

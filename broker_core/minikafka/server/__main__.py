@@ -48,6 +48,7 @@ from minikafka.log.manager import Jobs
 from minikafka.net.connection_quotas import ConnectionLimits
 from minikafka.net.ports import addresses_of, can_connect, wait_for_zookeeper
 from minikafka.net.server import RequestHandler, Server, SocketServer
+from minikafka.net.service_manager import notify_ready, notify_stopping
 from minikafka.net.tls import ServerTls
 from minikafka.net.zookeeper_tls import zookeeper_security
 from minikafka.records import kernels
@@ -125,6 +126,7 @@ def main(
         ).start()
     status = ending.wait()
     _log.info("stopping")
+    notify_stopping()
     monitoring.stopping()
     running.housekeeper.stop()
     try:
@@ -234,6 +236,7 @@ def announce(running: RunningBroker, config: BrokerConfig, metrics_urls: Sequenc
     address = running.address
     for directory in config.log_dirs:
         write_address(os.path.join(directory, LOCK_FILE), host_port(address.host, address.port))
+    notify_ready(host_port(address.host, address.port))
     # One write, also where Python does not buffer: another thread's log may go to the same file.
     sys.stdout.write(
         f"ready {host_port(address.host, address.port)} zookeeper {config.zookeeper_connect} "

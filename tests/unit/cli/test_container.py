@@ -18,6 +18,7 @@ from minikafka.embedded.process import wait_until
 from minikafka.log.layout import CLEAN_SHUTDOWN_FILE
 from minikafka.server.config.properties import BrokerConfig
 from tests.support.command_line import CommandLine
+from tests.support.network import notifications
 
 DATA = Path("data")
 CONTAINERFILE = Path(__file__).resolve().parents[3] / "deploy" / "Containerfile"
@@ -108,8 +109,10 @@ def test_it_serves_stops_on_sigterm_and_keeps_its_id(tmp_path: Path) -> None:
         "KAFKA_HEAP_OPTS": "-Xmx1G",
         "KAFKA_LOG_FORMAT": "json",
         "KAFKA_BROKER_ID": "4",
+        "NOTIFY_SOCKET": str(tmp_path / "notify"),
     }
     with (
+        notifications(tmp_path / "notify") as received,
         log.open("wb") as errors,
         subprocess.Popen(
             command(data_dir), env=environment(variables), stdout=subprocess.PIPE, stderr=errors, text=True
@@ -124,6 +127,7 @@ def test_it_serves_stops_on_sigterm_and_keeps_its_id(tmp_path: Path) -> None:
             assert process.wait(60) == 0, log.read_text()
         finally:
             process.kill()
+        assert received() == [f"READY=1\nSTATUS=serving {ready.split()[1]}", "STOPPING=1\nSTATUS=stopping"]
     lines = log.read_text().splitlines()
     assert all(line.startswith('{"ts":') for line in lines)
     assert any("ignored KAFKA_HEAP_OPTS" in line for line in lines)

@@ -25,6 +25,7 @@ from minikafka.cli import up as up_module
 from minikafka.cli.commands import run
 from minikafka.embedded.process import wait_until
 from minikafka.net.ports import can_connect, free_port
+from tests.support.network import notifications
 
 pytestmark = pytest.mark.process
 
@@ -341,10 +342,18 @@ def test_perf_sends_and_reads_every_message(cluster: Up, request: pytest.Fixture
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_cleanly_and_everything_with_it(tmp_path: Path, number: signal.Signals) -> None:
-    with up("--data-dir", str(tmp_path / "d"), "--port", "0") as running:
+def test_a_signal_stops_it_cleanly_and_everything_with_it(
+    tmp_path: Path, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    with (
+        notifications(tmp_path / "notify") as received,
+        up("--data-dir", str(tmp_path / "d"), "--port", "0") as running,
+    ):
         children = psutil.Process(running.process.pid).children(recursive=True)
         assert running.end(number) == (0, "", "")
+        ready, stopping = f"READY=1\nSTATUS=serving {running.address}", "STOPPING=1\nSTATUS=stopping"
+        assert received() == [ready, stopping]
     assert not any(map(lives, children))
     assert (tmp_path / "d" / "broker-0" / ".kafka_cleanshutdown").exists()
 
