@@ -12,6 +12,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -175,7 +176,10 @@ def _plain(kind: Type, value: Any) -> Any:
         return _plain_branch(without_null(kind), value)
     if isinstance(value, bytes):
         return f"base64:{b64encode(value).decode('ascii')}"
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    if isinstance(value, datetime):
+        is_in_ms = value.microsecond % 1_000 == 0
+        return value.isoformat(timespec="milliseconds" if is_in_ms else "microseconds").replace("+00:00", "Z")
+    return str(value)
 
 
 def _plain_branch(branches: tuple[Type, ...], value: Any) -> Any:

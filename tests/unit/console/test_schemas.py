@@ -68,8 +68,9 @@ def shown(registry: SchemaRegistry, data: bytes) -> Any:
         (
             {"type": "long", "logicalType": "timestamp-millis"},
             datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.timezone.utc),
-            "2026-01-31T12:00:00+00:00",
+            "2026-01-31T12:00:00.000Z",
         ),
+        ({"type": "int", "logicalType": "date"}, datetime.date(2026, 1, 31), "2026-01-31"),
         (
             {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2},
             decimal.Decimal("12.50"),
@@ -136,8 +137,8 @@ def test_protobuf_is_shown_as_json(
     ("content", "problem"),
     [
         (b"\x02\x0a\0", "no message of the indexes"),
-        (b"\0\x0a\x09a", "is no message p.Tree"),
-        (b"\0" + b"\x12\x80\x01" * 300, "is no message p.Tree"),
+        (b"\0\x0a\x09a", "are no message p.Tree"),
+        (b"\0" + b"\x12\x80\x01" * 300, "are no message p.Tree"),
     ],
     ids=["index", "cut", "deep"],
 )

@@ -162,5 +162,8 @@ def test_a_message_is_json_as_protobuf_writes_it() -> None:
         found.json("p.Tree", b"\x0a\x02\xc3\xbc\x12\x03\x0a\x01b")
         == '{"a_name": "ü", "below": [{"a_name": "b"}]}'
     )
-    with pytest.raises(ProtobufError, match=r"is no message p\.Tree"):
+    with pytest.raises(ProtobufError, match=r"are no message p\.Tree"):
         found.json("p.Tree", b"\x0a\x09")
+    file = HEAD + 'import "google/protobuf/any.proto"; message A { google.protobuf.Any any = 1; }'
+    with pytest.raises(ProtobufError, match=r"the message p\.A has no JSON"):
+        messages(file).json("p.A", b"\x0a\x05\x0a\x03x/y")

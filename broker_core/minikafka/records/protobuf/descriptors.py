@@ -176,7 +176,7 @@ class Messages:
     def json(self, name: str, data: bytes) -> str:
         """Return a message of the type ``name``, one of ``names``, in protobuf's own JSON.
 
-        Raise ProtobufError for other bytes.
+        Raise ProtobufError for other bytes, and for what that JSON cannot have.
         """
         from google.protobuf.json_format import MessageToJson, SerializeToJsonError
         from google.protobuf.message import DecodeError
@@ -187,8 +187,10 @@ class Messages:
             text: str = MessageToJson(
                 made.FromString(data), preserving_proto_field_name=True, indent=None, ensure_ascii=False
             )
-        except (DecodeError, SerializeToJsonError, TypeError, ValueError, RecursionError) as error:
-            raise ProtobufError(f"is no message {name}: {shorten(str(error))}") from None
+        except DecodeError:
+            raise ProtobufError(f"the bytes are no message {name}") from None
+        except (SerializeToJsonError, TypeError, ValueError, RecursionError) as error:
+            raise ProtobufError(f"the message {name} has no JSON: {shorten(str(error))}") from None
         return text
 
     def imports(self, file: FileDescriptorProto) -> list[str]:
