@@ -195,33 +195,19 @@ class Reader:
     def _firsts(
         self, spans: Mapping[TopicPartition, Span]
     ) -> Iterator[tuple[TopicPartition, FirstFetch | None]]:
-        """Yield each partition, with the first fetch of its span where it was shared with others."""
-        wanted = {tp: start for tp, (start, end) in spans.items() if start < end}
-        yield from ((tp, None) for tp in spans if tp not in wanted)
-        if len(wanted) < 2:
-            yield from dict.fromkeys(wanted).items()
-            return
+        """Yield partitions with the first fetch of their spans where it was shared, until the time or the
+        bytes are used up.
+        """
+        starts = {tp: start for tp, (start, end) in spans.items() if start < end}
+        yield from ((tp, None) for tp in spans if tp not in starts)
+        timeout_ms = self._deadline.remaining_ms()
         # Half of the bytes for a page at most, so that partitions may be read on.
-        size = min(FETCH_BYTES, max(FIRST_FETCH_BYTES_MIN, PAGE_BYTES_MAX // 2 // len(wanted)))
-        settings = FetchSettings(
-            partition_max_bytes=size,
-            max_bytes=RESPONSE_BYTES,
-            message_max_bytes=RESPONSE_BYTES,
-            max_wait_ms=0,
-            isolation=self._isolation,
-            retry_backoff=self._cluster.backoff,
-        )
-        shared = SharedFetch(
-            self._cluster,
-            {tp: Beginning(start, size) for tp, start in wanted.items()},
-            settings,
-            timeout_ms=max(1, self._deadline.remaining_ms()),
-        )
-        for tp, first in shared:
+        firsts = first_fetches(self._cluster, starts, self._isolation, timeout_ms, PAGE_BYTES_MAX // 2)
+        for found in firsts:
             self.is_cut = self.is_cut or self._deadline.expired or self._left_bytes <= 0
             if self.is_cut:
-                shared.stop()  # the partitions that are left have no records then
-            yield tp, first
+                return
+            yield found
 
     def _records(
         self, tp: TopicPartition, start: int, end: int, rows: int, first: FirstFetch | None
@@ -242,6 +228,32 @@ class Reader:
             self.notes.append(f"{tp}: offset {error.offset} was deleted meanwhile; load the page again")
         except MinikafkaError as error:
             self.notes.append(f"{tp}: {error}")
+
+
+def first_fetches(
+    cluster: ClusterClient,
+    starts: Mapping[TopicPartition, int],
+    isolation: IsolationLevel,
+    timeout_ms: int,
+    most_bytes: int,
+) -> Iterator[tuple[TopicPartition, FirstFetch | None]]:
+    """Yield each partition once, with what was fetched from its start on: by one request to each leader for
+    all of them, with a part of ``most_bytes`` each. None where nothing was.
+    """
+    if len(starts) < 2:
+        yield from ((tp, None) for tp in starts)
+        return
+    size = min(FETCH_BYTES, max(FIRST_FETCH_BYTES_MIN, most_bytes // len(starts)))
+    settings = FetchSettings(
+        partition_max_bytes=size,
+        max_bytes=RESPONSE_BYTES,
+        message_max_bytes=RESPONSE_BYTES,
+        max_wait_ms=0,
+        isolation=isolation,
+        retry_backoff=cluster.backoff,
+    )
+    beginnings = {tp: Beginning(start, size) for tp, start in starts.items()}
+    yield from SharedFetch(cluster, beginnings, settings, timeout_ms=max(1, timeout_ms))
 
 
 def fetch_sets(

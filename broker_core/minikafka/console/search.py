@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,14 +20,26 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.times import utc_text
 from minikafka.clients.fetch.isolation_level import IsolationLevel
 from minikafka.clients.fetch.read_ranges import Anchor, ReadRange
+from minikafka.clients.fetch.shared_fetch import FirstFetch
 from minikafka.clients.group.fetched_records import ConsumerRecord, Fetched
 from minikafka.clients.group.rows import Rows
 from minikafka.clients.network.cluster import ClusterClient
-from minikafka.console.messages import SEARCH_FETCH_BYTES, Message, Ranges, deleted_text, fetch_sets
+from minikafka.console.messages import (
+    SEARCH_FETCH_BYTES,
+    Message,
+    Ranges,
+    deleted_text,
+    fetch_sets,
+    first_fetches,
+)
 from minikafka.console.schemas import Schemas
 
 OPEN_PARTITIONS_MAX = 8
 """Partitions that are searched in turn; each has one fetch under way."""
+FIRST_BYTES_MAX = 16 << 20
+"""The most bytes of the first fetches of all partitions, unless they are many."""
+FIRST_TIMEOUT_MS = 1_000
+"""The longest wait for the first fetches at one leader; its partitions are fetched by themselves then."""
 PROGRESS_S = 0.5
 PATTERN_MAX = 1_000
 FIELDS = ("key", "value", "headers")
@@ -146,44 +159,28 @@ def search(
 
     for note in ranges.notes:
         yield progress(note)
-    waiting = deque(tp for tp, part in ranges.by_partition.items() if part.start < part.end)
-    opened: deque[tuple[TopicPartition, Iterator[Fetched]]] = deque()
 
-    def open_at(tp: TopicPartition, start: int) -> None:
-        timeout_ms = max(1_000, int((seconds - (monotonic() - started)) * 1000))
-        end = ranges.by_partition[tp].end
-        sets = fetch_sets(cluster, tp, start, end, isolation, timeout_ms, SEARCH_FETCH_BYTES)
-        opened.append((tp, sets))
+    def timeout_ms() -> int:
+        return max(1_000, int((seconds - (monotonic() - started)) * 1000))
 
-    while waiting or opened:
-        while waiting and len(opened) < OPEN_PARTITIONS_MAX:
-            tp = waiting.popleft()
-            open_at(tp, ranges.by_partition[tp].start)
-        tp, sets = opened.popleft()
-        try:
-            fetched = next(sets, None)
-            if fetched is None:
-                continue
-            for record in matching(fetched, pattern):
-                found += 1
-                yield Message.of(record, schemas)
-                if found >= most:
-                    searched += fetched.next_offset - fetched.start_offset
-                    yield progress(f"the limit of {most} messages is reached", is_end=True)
-                    return
+    for fetched in _sets_in_turn(cluster, ranges, isolation, timeout_ms):
+        if isinstance(fetched, str):
+            yield progress(fetched)
+        else:
+            try:
+                for record in matching(fetched, pattern):
+                    found += 1
+                    yield Message.of(record, schemas)
+                    if found >= most:
+                        break
+            except MinikafkaError as error:
+                yield progress(f"{fetched.topic_partition}: {error}")
             searched += fetched.next_offset - fetched.start_offset
-            opened.append((tp, sets))
-        except OffsetOutOfRange as error:
-            if error.start_offset <= error.offset:
-                yield progress(f"{tp}: {error}")
-            else:
-                begin = min(error.start_offset, ranges.by_partition[tp].end)
-                yield progress(deleted_text(tp, error.offset, begin, "search"))
-                open_at(tp, begin)
-        except MinikafkaError as error:
-            yield progress(f"{tp}: {error}")
         now = monotonic()
-        reason = f"the limit of {seconds:g} s is reached" if now - started >= seconds else ended()
+        if found >= most:
+            reason = f"the limit of {most} messages is reached"
+        else:
+            reason = f"the limit of {seconds:g} s is reached" if now - started >= seconds else ended()
         if reason:
             yield progress(reason, is_end=True)
             return
@@ -191,6 +188,42 @@ def search(
             reported = now
             yield progress()
     yield progress("", is_end=True)
+
+
+def _sets_in_turn(
+    cluster: ClusterClient, ranges: Ranges, isolation: IsolationLevel, timeout_ms: Callable[[], int]
+) -> Iterator[Fetched | str]:
+    """Yield the sets of a few partitions in turn, until all are read, and notes about what could not be."""
+    starts = {tp: part.start for tp, part in ranges.by_partition.items() if part.start < part.end}
+    firsts = first_fetches(cluster, starts, isolation, FIRST_TIMEOUT_MS, FIRST_BYTES_MAX)
+    opened: deque[tuple[TopicPartition, Iterator[Fetched]]] = deque()
+
+    def open_at(tp: TopicPartition, start: int, first: FirstFetch | None = None) -> None:
+        end = ranges.by_partition[tp].end
+        sets = fetch_sets(cluster, tp, start, end, isolation, timeout_ms(), SEARCH_FETCH_BYTES, first)
+        opened.append((tp, sets))
+
+    while True:
+        for tp, first in islice(firsts, OPEN_PARTITIONS_MAX - len(opened)):
+            open_at(tp, starts[tp], first)
+        if not opened:
+            return
+        tp, sets = opened.popleft()
+        try:
+            fetched = next(sets, None)
+        except OffsetOutOfRange as error:
+            if error.start_offset <= error.offset:
+                yield f"{tp}: {error}"
+            else:
+                begin = min(error.start_offset, ranges.by_partition[tp].end)
+                yield deleted_text(tp, error.offset, begin, "search")
+                open_at(tp, begin)
+        except MinikafkaError as error:
+            yield f"{tp}: {error}"
+        else:
+            if fetched is not None:
+                opened.append((tp, sets))
+                yield fetched
 
 
 def matching(fetched: Fetched, pattern: Pattern) -> Iterator[ConsumerRecord]:

@@ -178,6 +178,18 @@ def test_a_search_finds_text_and_expressions(
     assert (items[-1].searched, items[-1].total, items[-1].is_end) == (10, 10, True)
 
 
+def test_a_search_asks_each_leader_once_for_small_partitions() -> None:
+    brokers = BrokerHarness(2, {"orders": 10})
+    parts = [TopicPartition("orders", number) for number in range(10)]
+    for tp in parts:
+        brokers.fill(tp, b"a", b"b")
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, parts, ReadRange(), cluster.deadline())
+    found = list(search(cluster, ranges, Pattern("b"), most=99, seconds=60, isolation=ANY))
+    assert sorted(places(found)) == [(number, 1) for number in range(10)]
+    assert len(brokers.asked(ApiKey.FETCH)) == 2
+
+
 def test_keys_and_headers_are_searched_too(brokers: BrokerHarness) -> None:
     records = [
         Record(b"key-1", None, 2_000),
