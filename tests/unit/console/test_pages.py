@@ -181,7 +181,7 @@ def test_groups_show_lag_members_and_the_topics_they_read(
     brokers.commit("billing", {T0: 2, T1: 5})
     text = console.page("/groups")
     assert 'href="/group?id=billing"' in text
-    assert '<td class="num">3</td>' in text
+    assert 'data-label="Total lag">3</td>' in text
     text = console.page("/group?id=billing")
     assert "Lag by partition" in text
     assert "<strong>3</strong>" in text
