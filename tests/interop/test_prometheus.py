@@ -125,6 +125,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         "offsets.topic.num.partitions": "6",
         "zookeeper.session.timeout.ms": "2000",
         "log.flush.interval.messages": "50",
+        "quota.producer.default": "1000000000",
     }
     own = {number: {"metrics.listeners": f"http://127.0.0.1:{port}"} for number, port in enumerate(ports)}
     targets = [f"127.0.0.1:{port}" for port in ports]
