@@ -99,7 +99,9 @@ class RequestMeter:
     def sent(self, nanoseconds: int) -> None:
         """Count the time that it took to send the response."""
         if not self.exempt:
-            self.record(QuotaType.REQUEST, nanoseconds / _NS_PER_PERCENT_SECOND)
+            quotas, now_ms = self._broker.quotas, self._broker.clock.monotonic_ms()
+            percent_s = nanoseconds / _NS_PER_PERCENT_SECOND
+            quotas.record(self.user, self.client_id, QuotaType.REQUEST, percent_s, now_ms)
 
     def record_time(self) -> int:
         """Count the time of the request until now; return the pause for its connection in milliseconds."""
@@ -212,8 +214,11 @@ def metered(broker: Broker, context: RequestContext, request: Any, meter: Reques
 
 
 def pause_of(broker: Broker, user: str, client_id: str, quota: QuotaType, count: float) -> int:
-    """Count for a quota of a client; return the pause for its connection in milliseconds."""
+    """Count for a quota of a client; return the pause for its connection in milliseconds.
+
+    A negative ``count`` takes back what the same request has added.
+    """
     pause_ms = broker.quotas.record(user, client_id, quota, count, broker.clock.monotonic_ms())
-    if pause_ms:
+    if pause_ms and count >= 0:
         broker.metrics.count_throttled(quota.value)
     return pause_ms

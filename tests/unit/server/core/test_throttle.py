@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
+from minikafka.base.exposition import Exposition
 from minikafka.records.format.message_set import Record, build_message_set
-from minikafka.registry.users import ClientEntity
+from minikafka.registry.users import ClientEntity, QuotaType
 from minikafka.security.principals import KafkaPrincipal
 from minikafka.server.context import RequestContext
 from minikafka.server.core import throttle
 from minikafka.server.core.throttle import RequestMeter, metered
+from minikafka.server.metrics.definitions import THROTTLED
 from minikafka.wire.api import Api
 from minikafka.wire.apis.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from minikafka.wire.apis.create_topics import CREATE_TOPICS, CreatableTopic, CreateTopicsResponse
@@ -73,6 +75,13 @@ def heartbeat_pause(context: RequestContext, exchange: RecordedExchange) -> int:
     return pause_of(exchange)
 
 
+def throttled(world: Simulation) -> list[str]:
+    """Return the metrics of the requests that quotas have paused."""
+    out = Exposition()
+    world.machine.broker.metrics.expose_events(out, (THROTTLED,))
+    return [line for line in out.encode().decode().splitlines() if not line.startswith("#")]
+
+
 def limit(world: Simulation, **quotas: str) -> None:
     world.machine.broker.quotas.change(CLIENT, quotas)
 
@@ -111,8 +120,17 @@ def test_the_time_to_send_a_response_counts_for_the_next_request(
     assert heartbeat_pause(context, exchange) == 0
     assert exchange.meter is meter
     meter.sent(150 * MILLISECOND)
+    assert throttled(world) == []  # no request is paused yet
     context, exchange, _ = context_of(world, HEARTBEAT, 2)
     assert heartbeat_pause(context, exchange) == 500
+    assert throttled(world) == ['minikafka_throttled_requests_total{quota="request_percentage"} 1']
+
+
+def test_bytes_that_are_taken_back_are_no_throttled_request(world: Simulation) -> None:
+    limit(world, consumer_byte_rate="1000")
+    client = (world.machine.broker, "bob", "simulation", QuotaType.FETCH)
+    assert throttle.pause_of(*client, 5000) > throttle.pause_of(*client, -1000) > 0
+    assert throttled(world) == ['minikafka_throttled_requests_total{quota="consumer_byte_rate"} 1']
 
 
 def test_steps_in_a_pool_count_and_the_time_between_them_does_not(
