@@ -15,7 +15,7 @@ from typing import Any
 
 from minikafka.base.endpoints import LiveBroker, addresses_on
 from minikafka.base.errors import ErrorCode
-from minikafka.base.ids import BrokerAddress, TopicPartition
+from minikafka.base.ids import INTERNAL_TOPICS, BrokerAddress, TopicPartition
 from minikafka.base.text import counted, first_of
 from minikafka.controller import events
 from minikafka.controller.election import LEADER_DURING_DELETE
@@ -396,10 +396,13 @@ def _log_changed_brokers(before: _Brokers, after: _Brokers, led: Mapping[int, in
 def _log_shrunk_isrs(
     before: Mapping[TopicPartition, LeaderAndIsr | None], after: Mapping[TopicPartition, LeaderAndIsr]
 ) -> None:
-    """Log the partitions whose ISR has shrunk, one line for those without the same replicas."""
+    """Log the partitions whose ISR has shrunk, one line for those without the same replicas.
+
+    Those of topics of the brokers' own come last.
+    """
     shrunk: dict[tuple[int, ...], list[TopicPartition]] = {}
-    for topic_partition, held in sorted(after.items()):
-        known = before.get(topic_partition)
+    for topic_partition in sorted(after, key=lambda key: (key.topic in INTERNAL_TOPICS, key)):
+        held, known = after[topic_partition], before.get(topic_partition)
         gone = () if known is None else tuple(sorted(set(known.isr) - set(held.isr)))
         if gone:
             shrunk.setdefault(gone, []).append(topic_partition)

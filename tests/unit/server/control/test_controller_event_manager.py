@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.partition.replica import LeaderAndIsr
 from minikafka.server.control.controller_event_manager import _log_shrunk_isrs
 from tests.support.requests import place_topic
@@ -37,6 +37,14 @@ def test_brokers_that_go_and_return_are_logged(caplog: pytest.LogCaptureFixture)
         "1 ISR shrank by replica 1: t-0",  # it led this one
         "1 ISR shrank by replica 1: t-1",
     ]
+
+
+def test_shrunk_isrs_of_the_brokers_own_topics_come_last(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "minikafka.server.control")
+    known = LeaderAndIsr(1, 0, (1, 2), (1, 2), 1, 0)
+    partitions = [TopicPartition(OFFSETS_TOPIC, 0), TopicPartition("a", 0)]
+    _log_shrunk_isrs(dict.fromkeys(partitions, known), dict.fromkeys(partitions, replace(known, isr=(1,))))
+    assert caplog.messages == ["2 ISRs shrank by replica 2: a-0, __consumer_offsets-0"]
 
 
 def test_shrunk_isrs_are_one_line_for_each_group_of_replicas(caplog: pytest.LogCaptureFixture) -> None:
