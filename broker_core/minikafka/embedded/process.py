@@ -22,6 +22,7 @@ from minikafka.base.cache_dirs import make_private
 from minikafka.base.errors import MinikafkaError
 from minikafka.base.reports import parse_report
 from minikafka.embedded.owners import Owner, is_alive
+from minikafka.net import service_manager
 
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 _SUPERVISOR_PATIENCE_S = 5.0
@@ -41,6 +42,11 @@ STARTING = "starting ZooKeeper and the broker"
 
 class ProcessFailed(MinikafkaError):
     """A child process ended or was not ready in time. The message has the end of its log."""
+
+
+def _without_systemd(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a child, which must not report itself as the service that this process is."""
+    return {name: value for name, value in environment.items() if name != service_manager.VARIABLE}
 
 
 class ChildProcess:
@@ -103,7 +109,7 @@ class ChildProcess:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env=None if environment is None else dict(environment),
+                    env=_without_systemd(os.environ if environment is None else environment),
                     cwd=directory,
                     pass_fds=(read_lifeline, write_status, write_reports, *keep_open),
                     start_new_session=True,

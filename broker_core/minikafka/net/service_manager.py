@@ -1,7 +1,7 @@
 """Tells systemd the state of a service with ``Type=notify``: one datagram a message, as by sd_notify(3).
 
-The address is taken from the environment when this module is imported, so that child processes do not have
-it: systemd would take their messages for those of the service.
+The environment has the address of its socket. Brokers that are child processes do not get it
+(``embedded.process``): systemd might take their messages for those of the service.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ import socket
 from collections.abc import Iterator
 
 VARIABLE = "NOTIFY_SOCKET"
-_address = os.environ.pop(VARIABLE, "")
+_PATIENCE_S = 1.0
 
 
 def notify(*assignments: str) -> None:
     """Send assignments such as ``READY=1``; nothing if nobody has asked for them. Never fails."""
     # A name that begins with @ has no file. Others, such as vsock:, are of virtual machines.
-    if _address.startswith(("/", "@")):
-        address = "\0" + _address[1:] if _address.startswith("@") else _address
+    address = os.environ.get(VARIABLE, "")
+    if address.startswith(("/", "@")):
+        address = "\0" + address[1:] if address.startswith("@") else address
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.settimeout(_PATIENCE_S)
             sender.sendto("\n".join(assignments).encode(), address)
 
 

@@ -305,6 +305,15 @@ def test_a_child_gets_environment_and_directory(start: Start, tmp_path: Path) ->
 # The death of the parent
 
 
+def test_child_does_not_report_to_the_systemd_of_its_parent(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/notify")
+    child = start(python("import os; print('NOTIFY_SOCKET' in os.environ)"))
+    assert child.wait(PATIENCE_S) == 0
+    assert (tmp_path / "logs" / "child.log").read_text() == "False\n"
+
+
 def test_child_ends_with_a_killed_parent(orphan: Orphan) -> None:
     parent, child = orphan("start(); print(child.pid, flush=True); time.sleep(600)")
     assert runs(child)
