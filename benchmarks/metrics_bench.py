@@ -14,23 +14,17 @@ import argparse
 import contextlib
 import json
 import statistics
-import subprocess
-import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
 
 import psutil
+from broker_loads import create_many_partitions, produced_per_s
 
-from minikafka.base.ids import TopicPartition
-from minikafka.clients.admin.admin import Admin, NewTopic
-from minikafka.clients.group.coordinator_client import CoordinatorClient
-from minikafka.clients.group.offsets import STANDALONE_COMMITTER, Committed, checked_offsets, commit
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
 
-TOPICS, PARTITIONS, GROUPS, OF_GROUP = 50, 100, 500, 10
 SCRAPES, RUNS = 20, 4
 PAUSE_S = 2.0
 INTERVAL_S = 15.0
@@ -51,13 +45,7 @@ def scrape_ms(url: str) -> tuple[float, int]:
 def large() -> dict[str, float]:
     """Scrape a broker of many partitions and groups."""
     with Cluster(config=METRICS) as cluster, ClusterClient(cluster.bootstrap_servers) as client:
-        topics = [NewTopic(f"topic-{number}", PARTITIONS) for number in range(TOPICS)]
-        Admin(client).create_topics(topics, timeout_ms=300_000)
-        for group in range(GROUPS):
-            partitions = [TopicPartition(f"topic-{group % TOPICS}", number) for number in range(OF_GROUP)]
-            coordinator = CoordinatorClient(client, f"group-{group}")
-            offsets = checked_offsets(dict.fromkeys(partitions, Committed(0)))
-            commit(coordinator, STANDALONE_COMMITTER, offsets, client.deadline(30_000))
+        create_many_partitions(client)
         (url,) = cluster.metrics_urls
         broker = psutil.Process(cluster.broker(0).pid)
         before = broker.memory_info().rss
@@ -105,15 +93,6 @@ def processor_ms(process: psutil.Process, url: str) -> float:
     return (used[1] - used[0]) * 1000 / SCRAPES
 
 
-def produced_per_s(cluster: Cluster) -> float:
-    """Return the messages a second of a producer in a process of its own."""
-    command = [sys.executable, "-m", "minikafka.cli.main", "perf", "produce", "load", "--format", "json"]
-    command += ["--bootstrap", cluster.bootstrap_servers, "--records", str(MESSAGES)]
-    command += ["--size", str(MESSAGE_BYTES)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(json.loads(done.stdout.splitlines()[-1])["records_per_s"])
-
-
 def loaded() -> dict[str, float]:
     """Scrape a broker under full load."""
     times: list[float] = []
@@ -122,11 +101,11 @@ def loaded() -> dict[str, float]:
     with Cluster(config=config) as cluster:
         cluster.create_topic("load", partitions=4)
         (url,) = cluster.metrics_urls
-        produced_per_s(cluster)
+        produced_per_s(cluster, MESSAGES, MESSAGE_BYTES)
         for run in range(2 * RUNS):
             scraped = run % 2 == 1
             with scraping(url, 1.0, times) if scraped else contextlib.nullcontext():
-                rates[scraped].append(produced_per_s(cluster))
+                rates[scraped].append(produced_per_s(cluster, MESSAGES, MESSAGE_BYTES))
         cost_ms = processor_ms(psutil.Process(cluster.broker(0).pid), url)
     without, with_scrapes = (statistics.median(rates[scraped]) for scraped in (False, True))
     return {
