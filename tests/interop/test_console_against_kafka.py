@@ -31,12 +31,12 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def console(kafka: KafkaBroker) -> Iterator[TestClient]:
-    """A console of a cluster with a topic of three messages, of which a group has read one."""
+    """A console of a cluster with a topic of three messages, of which a group has read the first."""
     with ClusterClient(kafka.bootstrap) as cluster:
         assert Admin(cluster).create_topics([NewTopic("orders", 2)]) == {"orders": None}
         with BatchingProducer(cluster) as producer:
             for number in range(3):
-                producer.send("orders", b"order-%d" % number, b"k", 0)
+                producer.send("orders", b"order-%d" % number, b"k", number % 2)
         GroupAdmin(cluster).set_offsets("billing", {TopicPartition("orders", 0): 1})
     settings = ConsoleSettings(lambda *_: ClusterClient(kafka.bootstrap, creates_topics=False))
     with TestClient(make_app(settings), base_url="http://localhost") as client:
@@ -51,7 +51,7 @@ def test_every_page_shows_its_noun(kafka: KafkaBroker, console: TestClient) -> N
         "/topics/orders/configuration": "cleanup.policy",
         "/topics/orders/groups": "billing",
         "/topics/orders/messages": "order-2",
-        "/topics/orders/0/1": "order-1",
+        "/topics/orders/0/1": "order-2",
         "/topics/orders/search?text=order-1": "1 found",
         "/topics/orders/export": "order-2",
         "/groups": "billing",

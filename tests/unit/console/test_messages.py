@@ -9,10 +9,11 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from minikafka.base.errors import ConfigError, OffsetOutOfRange
+from minikafka.base.errors import ConfigError, MinikafkaError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.base.row_formats import CSV_COLUMNS
 from minikafka.clients.fetch.isolation_level import IsolationLevel
@@ -439,6 +440,19 @@ def test_events_are_json_without_markup(brokers: BrokerHarness, serve: Callable[
     assert lines[1].endswith("\n\n")
     data = json.loads(lines[1].removeprefix("data: "))
     assert (data["skipped"], data["messages"][0]["href"]) == (7, "/topics/orders/0/5")
+
+
+def test_a_tail_that_gave_way_does_not_come_back_by_itself() -> None:
+    from minikafka.console.streams import GaveWay
+    from minikafka.console.views.messages import events
+
+    def ticks(error: MinikafkaError) -> Iterator[Any]:
+        raise error
+        yield
+
+    for error, ended in ((GaveWay("ended for a newer one"), True), (MinikafkaError("no broker"), False)):
+        last = json.loads(list(events(ticks(error)))[-1].removeprefix("data: "))
+        assert (last["note"], last["ended"]) == (str(error), ended)
 
 
 def records(brokers: BrokerHarness, value: bytes) -> object:
