@@ -12,11 +12,11 @@
   let shown = 0;
   let skipped = 0;
 
-  const cell = (row, name, content) => {
+  const cell = (row, name, ...content) => {
     const made = document.createElement("td");
     made.className = name;
     made.setAttribute("role", "cell");
-    made.append(content);
+    made.append(...content);
     row.append(made);
   };
 
@@ -31,6 +31,12 @@
     text.className = "payload";
     text.textContent = (data.line || data.text) + (data.is_cut ? "…" : "");
     made.append(text);
+    if (data.is_cut || data.kind === "binary") {
+      const size = document.createElement("span");
+      size.className = "muted";
+      size.textContent = data.kind + ", " + new Intl.NumberFormat("en").format(data.size_bytes) + " B ";
+      made.append(size);
+    }
     if (data.is_cut) {
       const whole = document.createElement("a");
       whole.href = href;
@@ -54,7 +60,8 @@
     link.textContent = String(message.offset);
     cell(row, "num", String(message.partition));
     cell(row, "num", link);
-    cell(row, "time", message.time);
+    const [date, time] = message.time.split("T");
+    cell(row, "time", ...(time ? [date + "T", document.createElement("wbr"), time] : [date]));
     cell(row, "", payload(message.key, message.href));
     cell(row, "", payload(message.value, message.href));
     rows.prepend(row);
