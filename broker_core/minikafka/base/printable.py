@@ -3,7 +3,7 @@
 A line break in a name would forge a line of a log; an escape sequence would move the cursor, change the
 window's title or hide text; a bidirectional override would show it in another order. All of these are
 replaced by Python's backslash escapes. There is one place for each kind of output: ``log_lines`` for log
-lines, ``cli.output`` for the output of commands.
+lines, ``cli.terminal.output`` for the output of commands.
 """
 
 from __future__ import annotations

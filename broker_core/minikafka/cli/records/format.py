@@ -9,6 +9,7 @@
 Braces after a code change its form:
 
     %k{hex}, {base64}, {base64raw}          bytes; base64raw has no padding
+    %v{unpack[>qs]}                         binary data, by the letters of ``_unpacked``
     %o{hex}, {hex64} … {hex4}, {bool}       numbers as text
     %o{big64} … {big8}, {little64} …, {byte}   numbers as bytes; the highest that do not fit are cut off
     %d{iso}, {strftime[%F %T]}, {go[2006-01-02]}   times in UTC; # and { } stand for [ ], and may be repeated
@@ -23,13 +24,14 @@ from __future__ import annotations
 
 import base64
 import re
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.printable import printable
-from minikafka.base.text import is_unicode
+from minikafka.base.text import counted, is_unicode
 from minikafka.base.times import utc_text
 from minikafka.cli.records.output import Message
 from minikafka.cli.records.time_layouts import layout_text
@@ -37,6 +39,8 @@ from minikafka.cli.records.time_layouts import layout_text
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
 _HEX_BYTE = re.compile(r"x([0-9a-fA-F]{2})")
 _LAYOUT = re.compile(r"(strftime|go)(\[+|\{+|#+)(.*)", re.DOTALL)
+_IN_BRACKETS = re.compile(r"(unpack)(\[+|\{+|#+)(.*)", re.DOTALL)
+_UNPACKED = frozenset("bBhHiIqQ<>c.sx$")
 _CLOSED_BY = {"[": "]", "{": "}", "#": "#"}
 _UINT64 = (1 << 64) - 1
 _TOPIC_OFFSETS = "[|]"
@@ -232,10 +236,16 @@ class _Parser:
             return lambda row: base64.b64encode(text(row) or b"")
         if form == "base64raw":
             return lambda row: base64.b64encode(text(row) or b"").rstrip(b"=")
-        if form.startswith("unpack"):
-            raise self._fault(at, "{unpack[…]} is not supported; use {hex}")
+        if found := _IN_BRACKETS.fullmatch(form):
+            layout = self._inside(at, found)
+            if not set(layout) <= _UNPACKED:
+                known = "bBhHiIqQ for integers, < and > for their order, c or . for a byte, s for the rest"
+                raise self._fault(at, f"must have in {{unpack[…]}} only {known}, x and $")
+            return self._shown(lambda row: _unpacked(layout, text(row) or b""))
         if form:
-            raise self._fault(at, "must have {hex}, {base64} or {base64raw} after it, or nothing")
+            raise self._fault(
+                at, "must have {hex}, {base64}, {base64raw} or {unpack[…]} after it, or nothing"
+            )
         return self._shown(lambda row: text(row) or b"")
 
     def _shown(self, data: _Part) -> _Part:
@@ -268,14 +278,18 @@ class _Parser:
                 layouts = "{iso}, {strftime[…]} or {go[…]}"
                 raise self._fault(at, f"must have {layouts} after it, a form of numbers, or nothing")
             return self._number_part(at, lambda row: row.record.timestamp_ms, form)
-        kind, opened, rest = found.groups()
-        closed = _CLOSED_BY[opened[0]] * len(opened)
-        if not rest.endswith(closed):
-            raise self._fault(at, f"must end with {closed}}}")
-        layout = rest.removesuffix(closed)
+        kind, layout = found[1], self._inside(at, found)
         if not is_unicode(layout):
             raise self._fault(at, f"must have UTF-8 in {{{kind}[…]}}")
         return lambda row: layout_text(kind, row.record.timestamp_ms, layout).encode("utf-8")
+
+    def _inside(self, at: int, found: re.Match[str]) -> str:
+        """Return the text between the brackets of ``unpack[[…]]``, which may be repeated."""
+        _, opened, rest = found.groups()
+        closed = _CLOSED_BY[opened[0]] * len(opened)
+        if not rest.endswith(closed):
+            raise self._fault(at, f"must end with {closed}}}")
+        return str(rest.removesuffix(closed))
 
     def _headers_part(self, at: int, end: int) -> _Part:
         if at == end:
@@ -290,6 +304,36 @@ class _Parser:
             return separator.join([b"".join([part(header) for part in form]) for header in rows])
 
         return headers
+
+
+def _unpacked(layout: str, data: bytes) -> bytes:
+    """Return binary data as text, by the letters of Python's module ``struct``; little endian until ``>``.
+
+    x is a blank, c and . are a byte, s is the rest, and $ demands the end. A part that does not fit is named.
+    """
+    order, at, found = "<", 0, []
+    for letter in layout:
+        if letter in "<>":
+            order = letter
+        elif letter == "x":
+            found.append(b" ")
+        elif letter == "s":
+            found.append(data[at:])
+            at = len(data)
+        elif letter == "$":
+            if at < len(data):
+                found.append(f"<{counted(len(data) - at, 'byte')} left>".encode())
+        else:
+            form = order + ("c" if letter == "." else letter)
+            end = at + struct.calcsize(form)
+            if end > len(data):
+                needs = f"<{letter} needs {counted(end - at, 'byte')}, has {len(data) - at}>"
+                found.append(needs.encode())
+                break
+            (value,) = struct.unpack_from(form, data, at)
+            found.append(value if isinstance(value, bytes) else b"%d" % value)
+            at = end
+    return b"".join(found)
 
 
 def _codec_name(row: _Row) -> bytes:

@@ -95,8 +95,9 @@ def test_a_terminal_gets_control_characters_escaped() -> None:
         (r"\q", 1, "must be an escape"),
         (r"\x4", 1, "must be an escape"),
         ("%k{", 3, "closing brace"),
-        ("%k{rot13}", 1, "{hex}, {base64} or {base64raw}"),
-        ("%v{unpack[>I]}", 1, "{unpack[…]} is not supported; use {hex}"),
+        ("%k{rot13}", 1, "{hex}, {base64}, {base64raw} or {unpack[…]}"),
+        ("%v{unpack[>z]}", 1, "must have in {unpack[…]} only bBhHiIqQ for integers"),
+        ("%v{unpack[>I}", 1, "must end with ]}"),
         ("%o{hex7}", 1, "must have {hex}, {hex64}"),
         ("%o{iso}", 1, "must have {hex}, {hex64}"),
         ("%a", 1, "must have one of {compression}, {timestamp-type}, {transactional-bit}, {control-bit}"),
@@ -129,3 +130,20 @@ def test_bytes_of_numbers_are_escaped_for_a_terminal() -> None:
 @pytest.mark.parametrize(("text", "whole"), [("%k%%a%d%h{%k}", False), ("%x", True), ("%e", True)])
 def test_only_codes_of_attributes_need_whole_records(text: str, whole: bool) -> None:
     assert compile_format("-f", text, terminal=False).whole is whole
+
+
+@pytest.mark.parametrize(
+    ("layout", "output"),
+    [
+        ("[>q]", b"1"),
+        ("[q]", b"72057594037927936"),
+        ("[[>iixs$]]", b"01 "),
+        ("#>HxHx<HxH$#", b"0 0 0 256"),
+        ("[>iIB]", b"01<B needs 1 byte, has 0>"),
+        ("[.$]", b"\0<7 bytes left>"),
+        ("[]", b""),
+    ],
+)
+def test_binary_data_is_unpacked(layout: str, output: bytes) -> None:
+    form = compile_format("-f", f"%v{{unpack{layout}}}", terminal=False)
+    assert form(TP, record(value=(1).to_bytes(8, "big"))) == output
