@@ -75,12 +75,19 @@ def payload(data: bytes | None, schemas: Schemas | None = None, *, whole: bool =
         return Payload(Kind.NULL, "null", 0)
     if not data:
         return Payload(Kind.EMPTY, "empty", 0)
+    return (
+        _readable(data, whole=whole) or _with_schema(data, schemas, whole=whole) or _binary(data, whole=whole)
+    )
+
+
+def _readable(data: bytes, *, whole: bool) -> Payload | None:
+    """Return JSON or text; None for other bytes."""
     most = LONG_BYTES if whole else SHORT_BYTES
     part = data[:most]
     is_cut = len(data) > most
     text = decoded(part, is_cut=is_cut)
     if text is None:
-        return _with_schema(data, schemas, whole=whole) or _binary(data, whole=whole)
+        return None
     if not is_cut and (pretty := _pretty_json(text, most * _INDENTED_TIMES_MAX)) is not None:
         line = "" if whole else visible(" ".join(text.split("\n")))
         return Payload(Kind.JSON, visible(pretty), len(data), line=line)
@@ -104,8 +111,8 @@ def _with_schema(data: bytes, schemas: Schemas | None, *, whole: bool) -> Payloa
             shown = payload(text.encode("utf-8"), whole=whole)
             return replace(shown, size_bytes=len(data), schema=f"{form}, schema id {number}")
     schema = visible(f"schema id {number} (Confluent wire format){problem and f': {problem}'}")
-    content = payload(data[HEADER_BYTES:], whole=whole)
-    if content.kind is Kind.JSON or (content.kind is Kind.TEXT and content.text[:1] in ("{", "[")):
+    content = _readable(data[HEADER_BYTES:], whole=whole)
+    if content is not None and (content.kind is Kind.JSON or content.text[:1] in ("{", "[")):
         return replace(content, size_bytes=len(data), schema=schema)
     if number > _ID_MAX or len(data) == _LONG_BYTES:
         return None

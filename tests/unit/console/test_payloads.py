@@ -104,3 +104,8 @@ def test_bytes_that_name_a_schema_say_so(data: bytes, kind: Kind, text: str, sch
 def test_long_json_behind_a_schema_is_cut_text() -> None:
     found = payload(b"\0\0\0\0\x07[" + b"1," * 2_000 + b"1]")
     assert (found.kind, found.is_cut, found.schema) == (Kind.TEXT, True, SCHEMA)
+
+
+def test_bytes_of_many_schema_ids_in_a_row_are_shown() -> None:
+    found = payload(b"\0\0\0\0\x07" * 20_000)
+    assert (found.kind, found.schema) == (Kind.BINARY, SCHEMA)
