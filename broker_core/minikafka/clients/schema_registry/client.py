@@ -42,6 +42,8 @@ SERIALIZED = "serialized"
 """The form of a protobuf schema that is a descriptor in base64. Registries without it answer with text."""
 
 _MAX_REFERENCES = 1_000
+_MAX_DEPTH = 100
+"""Of references that have references."""
 _MAX_MISSING = 1_000
 _ID_END = 1 << 31
 _REPEATED = frozenset({408, 429, *range(500, 600)})
@@ -271,6 +273,8 @@ class SchemaRegistryClient:
             key = reference.subject, reference.version
             if key in path:
                 self._unexpected(what, f"has the reference {reference.name!r}, which leads back to itself")
+            if len(path) > _MAX_DEPTH:
+                self._unexpected(what, f"is {_MAX_DEPTH} references away from the schema that was asked for")
             referred = self._numbered(*key, path)
             for nested in referred.references:
                 found.setdefault(nested.name, nested)

@@ -144,6 +144,14 @@ def test_references_come_before_what_refers_to_them(registry: SchemaRegistry) ->
     )
 
 
+def test_a_long_chain_of_references_is_refused(registry: SchemaRegistry) -> None:
+    for number in range(400):
+        before = [{"name": "B", "subject": f"s{number - 1}", "version": 1}] if number else []
+        registry.add(f"s{number}", f'"{number}"', references=before)
+    with pytest.raises(SchemaRegistryError, match="is 100 references away from the schema"):
+        client(registry).schema(400)
+
+
 def test_references_to_themselves_are_refused(registry: SchemaRegistry) -> None:
     registry.add("a", '"int"', references=[{"name": "B", "subject": "b", "version": 1}])
     registry.add("b", '"int"', references=[{"name": "A", "subject": "a", "version": 1}])
