@@ -142,7 +142,7 @@ class Reader:
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         schemas: Schemas | None = None,
     ) -> None:
-        self.schemas = schemas
+        self._schemas = schemas
         self._cluster = cluster
         self._deadline = deadline
         self._isolation = isolation
@@ -150,6 +150,16 @@ class Reader:
         self.notes: list[str] = []
         self.is_cut = False
         """True if the time or the bytes were used up."""
+
+    def message(self, record: ConsumerRecord) -> Message:
+        """Return a record as the page shows it: without its schemas once the time is up, with one note."""
+        note = "the time for a page is up, so that schemas were not used for all messages; show fewer"
+        schemas = self._schemas
+        if schemas is not None and self._deadline.expired:
+            schemas = None
+            if note not in self.notes:
+                self.notes.append(note)
+        return Message.of(record, schemas)
 
     def forward(
         self, spans: Mapping[TopicPartition, Span], most: int
@@ -383,7 +393,7 @@ def _share(limit: int, partitions: int, page: MessagePage) -> int:
 
 
 def _finish(page: MessagePage, reader: Reader, shown: list[ConsumerRecord]) -> None:
-    page.messages = [Message.of(record, reader.schemas) for record in shown]
+    page.messages = [reader.message(record) for record in shown]
     page.notes += reader.notes
     if reader.is_cut:
         page.notes.append("the time for a page is up, so that messages are missing here; choose a partition")

@@ -13,8 +13,8 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -29,7 +29,7 @@ from minikafka.clients.schema_registry.client import (
     SchemaRegistryClient,
 )
 from minikafka.clients.schema_registry.config import NAMESPACE, URL, registry_config
-from minikafka.records.avro import Array, AvroDecoder, Map, Record, Type, Union, parse
+from minikafka.records.avro import Array, AvroDecoder, Enum, Map, Record, Type, Union, parse
 from minikafka.records.avro.columns import merged_number
 from minikafka.records.avro.types import without_null
 from minikafka.records.protobuf import (
@@ -44,10 +44,14 @@ HEADER_BYTES = 5
 """The zero byte and the id of a schema."""
 ITEMS_MAX = 100_000
 """The most values in a value: items without bytes cost nothing to send."""
+NAMES_MAX = 64 << 20
+"""The most characters that a value may make of a schema's names, each of which may come with every byte."""
 TIMEOUT_MS = 2_000
 WAITED_MAX_S, WAITED_WITHIN_S = 3.0, 10.0
 """The time in which the registry is waited for, in each such span."""
 _KEPT = 200
+_SLOW = "the schema registry is slow or away; load the page again"
+T = TypeVar("T")
 
 
 class BadValue(MinikafkaError):
@@ -63,8 +67,8 @@ class Schemas:
         self._lock = threading.Lock()
         self._since = self._waited = 0.0
         self._known: dict[int, RegisteredSchema] = {}
-        self._decoder = lru_cache(_KEPT)(_decoder)
-        self._messages = lru_cache(_KEPT)(_messages)
+        self._decoder = lru_cache(_KEPT)(partial(_or_error, _decoder))
+        self._messages = lru_cache(_KEPT)(partial(_or_error, _messages))
 
     @classmethod
     def at(cls, url: str, clock: Clock | None = None) -> Schemas:
@@ -103,26 +107,33 @@ class Schemas:
     def _schema(self, schema_id: int) -> RegisteredSchema:
         if schema_id in self._known:
             return self._known[schema_id]
-        with self._lock:
+        # One thread at a time, so that each knows how long the others have waited.
+        if not self._lock.acquire(timeout=WAITED_MAX_S):
+            raise MinikafkaError(_SLOW)
+        try:
             now_s = self._monotonic()
             if now_s - self._since >= WAITED_WITHIN_S:
                 self._since, self._waited = now_s, 0.0
             if self._waited >= WAITED_MAX_S:
-                raise MinikafkaError("the schema registry is slow or away; load the page again")
-        try:
-            found = self._known[schema_id] = self._client.schema(schema_id)
-            return found
-        finally:
-            with self._lock:
+                raise MinikafkaError(_SLOW)
+            try:
+                found = self._known[schema_id] = self._client.schema(schema_id)
+                return found
+            finally:
                 self._waited += self._monotonic() - now_s
+        finally:
+            self._lock.release()
 
     def _avro(self, schema: RegisteredSchema, data: bytes) -> str:
-        kind, decoder = self._decoder(schema)
+        kind, decoder, longest = _made(self._decoder(schema))
+        _check_names(len(data), longest)
         found = decoder.decode(pa.array([data], pa.binary()), HEADER_BYTES)
         if found.reasons:
             raise BadValue(found.reasons[0])
-        if _items(found.column) > ITEMS_MAX:
+        items = _items(found.column)
+        if items > ITEMS_MAX:
             raise BadValue(f"the value has more than {ITEMS_MAX:,} values in it")
+        _check_names(items, longest)
         try:
             value = found.column[0].as_py()
         except (ValueError, OverflowError) as error:  # a time that Python does not have
@@ -130,10 +141,11 @@ class Schemas:
         return json.dumps(_plain(kind, value), ensure_ascii=False)
 
     def _protobuf(self, schema: RegisteredSchema, data: bytes) -> str:
-        messages, names = self._messages(schema)
+        messages, names = _made(self._messages(schema))
         path, size = read_indexes(data[HEADER_BYTES:])
         if not size or path not in names:
             raise BadValue("the schema has no message of the indexes behind its id")
+        _check_names(len(data), messages.longest_name)
         return messages.json(names[path], data[HEADER_BYTES + size :])
 
 
@@ -145,10 +157,42 @@ def _messages(schema: RegisteredSchema) -> tuple[Messages, Mapping[tuple[int, ..
     return Messages(files), message_indexes(files[-1])
 
 
-def _decoder(schema: RegisteredSchema) -> tuple[Type, AvroDecoder]:
-    """Return the type of a schema, and its decoder. Raises AvroError."""
+def _decoder(schema: RegisteredSchema) -> tuple[Type, AvroDecoder, int]:
+    """Return the type of a schema, its decoder, and the length of its longest name. Raises AvroError."""
     kind = parse(schema.text, [reference.text for reference in schema.references])
-    return kind, AvroDecoder(kind, kind)
+    return kind, AvroDecoder(kind, kind), _longest_name(kind)
+
+
+def _or_error(make: Callable[[RegisteredSchema], T], schema: RegisteredSchema) -> T | MinikafkaError:
+    """Return an error instead of raising it, so that it is kept: an invalid schema is not parsed again."""
+    try:
+        return make(schema)
+    except MinikafkaError as error:
+        return error
+
+
+def _made(found: T | MinikafkaError) -> T:
+    if isinstance(found, MinikafkaError):
+        raise BadValue(str(found))
+    return found
+
+
+def _longest_name(kind: Type) -> int:
+    """Return the length of the longest name of a field or symbol."""
+    if isinstance(kind, Record):
+        return max((max(len(field.name), _longest_name(field.type)) for field in kind.fields), default=0)
+    if isinstance(kind, Enum):
+        return max(map(len, kind.symbols), default=0)
+    if isinstance(kind, Union):
+        return max(map(_longest_name, kind.branches), default=0)
+    below = kind.items if isinstance(kind, Array) else kind.values if isinstance(kind, Map) else None
+    return 0 if below is None else _longest_name(below)
+
+
+def _check_names(count: int, longest: int) -> None:
+    """Raise BadValue if ``count`` names of the schema would be too long to show."""
+    if count * longest > NAMES_MAX:
+        raise BadValue(f"the value is too large for a schema with a name of {longest:,} characters")
 
 
 def _items(column: pa.Array) -> int:

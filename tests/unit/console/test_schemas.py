@@ -7,18 +7,25 @@ import decimal
 import io
 import itertools
 import json
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import fastavro
 import pytest
 
 from minikafka.base.errors import ConfigError, MinikafkaError
+from minikafka.clients.group.fetched_records import ConsumerRecord
 from minikafka.clients.schema_registry.client import SchemaNotFound, SchemaRegistryClient
 from minikafka.clients.schema_registry.config import registry_config
+from minikafka.console import schemas as schemas_module
+from minikafka.console.messages import Reader
 from minikafka.console.payloads import Kind, payload
 from minikafka.console.schemas import BadValue, Schemas
+from minikafka.records.avro import parse
 from minikafka.records.protobuf import parse_proto, schema_text
+from minikafka.security.sasl.oidc import HttpRequest, HttpResponse
 from tests.support.broker_harness import BrokerHarness
 from tests.support.schema_registry import SchemaRegistry, schema_registry
 from tests.unit.console.conftest import T0, ConsoleClient
@@ -110,6 +117,41 @@ def test_a_value_that_cannot_be_decoded_says_why(
         Schemas.at(registry.url).decode(1, b"\0\0\0\0\x01" + content, MOST)
 
 
+LONG = "A" * 20_000
+ENUMS = {"type": "array", "items": {"type": "enum", "name": "E", "symbols": [LONG]}}
+NAMELESS = {"type": "array", "items": record(**{LONG: "null", "n": "boolean"})}
+PROTO_ENUMS = f'syntax="proto3"; message M {{ repeated E e = 1; }} enum E {{ {LONG} = 0; }}'
+
+
+@pytest.mark.parametrize(
+    ("schema", "form", "content"),
+    [
+        (json.dumps(ENUMS), "AVRO", b"\xd0\x8c\x01" + b"\0" * 9_001),
+        (json.dumps(NAMELESS), "AVRO", b"\xa0\x1f" + b"\0" * 2_001),
+        (PROTO_ENUMS, "PROTOBUF", b"\0\x0a\xa8\x46" + b"\0" * 9_000),
+        (schema_text(parse_proto(PROTO_ENUMS)), "PROTOBUF", b"\0\x0a\xa8\x46" + b"\0" * 9_000),
+    ],
+    ids=["enum", "field", "protobuf", "descriptor"],
+)
+def test_long_names_of_a_schema_do_not_fill_the_memory(
+    registry: SchemaRegistry, schema: str, form: str, content: bytes
+) -> None:
+    registry.add("s", schema, form)
+    with pytest.raises(BadValue, match="too large for a schema with a name of 20,000 characters"):
+        Schemas.at(registry.url).decode(1, b"\0\0\0\0\x01" + content, 10_000)
+
+
+def test_an_invalid_schema_is_parsed_once(registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+    monkeypatch.setattr(schemas_module, "parse", lambda text, _: parsed.append(text) or parse(text))
+    registry.add("s", json.dumps(record(f=["null", "R"])))
+    schemas = Schemas.at(registry.url)
+    for _ in range(3):
+        with pytest.raises(BadValue, match="is recursive"):
+            schemas.decode(1, b"\0\0\0\0\x01\0", MOST)
+    assert len(parsed) == 1
+
+
 PROTO = """syntax = "proto3"; package p;
 message Tree { string name = 1; repeated Tree below = 2; int64 big = 3; }
 message Other { message In { bool on = 1; } }
@@ -171,9 +213,48 @@ def test_a_slow_registry_is_waited_for_a_while(registry: SchemaRegistry) -> None
     assert schemas.decode(1, data, MOST) == ("Avro", '{"f": 1}')
 
 
+def test_one_that_waits_for_the_registry_keeps_others_a_short_time(
+    registry: SchemaRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schemas_module, "WAITED_MAX_S", 0.01)
+    asked, answered = threading.Event(), threading.Event()
+
+    def send(request: HttpRequest) -> HttpResponse:
+        asked.set()
+        assert answered.wait(10)
+        return HttpResponse(200, b'{"schema": "{}", "schemaType": "JSON"}')
+
+    client = SchemaRegistryClient(registry_config({"schema.registry.url": "http://x"}), send=send)
+    schemas = Schemas(client)
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(schemas.decode, 1, b"\0\0\0\0\x01{}", MOST)
+        try:
+            assert asked.wait(10)
+            with pytest.raises(MinikafkaError, match="slow or away"):
+                schemas.decode(2, b"\0\0\0\0\x02{}", MOST)
+        finally:
+            answered.set()
+        assert first.result(10) == ("JSON", "{}")
+
+
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--schema-registry='nowhere': must begin with http"):
         Schemas.at("nowhere")
+
+
+def test_a_page_does_not_decode_for_longer_than_its_time(
+    registry: SchemaRegistry, brokers: BrokerHarness
+) -> None:
+    data = avro(registry, record(n="int"), {"n": 1})
+    cluster = brokers.client()
+    reader = Reader(cluster, cluster.deadline(0), schemas=Schemas.at(registry.url))
+    found = ConsumerRecord("orders", 0, 0, 0, None, data, ())
+    assert [reader.message(found).value.schema for _ in range(2)] == [
+        "schema id 1 (Confluent wire format)"
+    ] * 2
+    assert reader.notes == [
+        "the time for a page is up, so that schemas were not used for all messages; show fewer"
+    ]
 
 
 def test_pages_show_values_and_what_could_not_be_decoded(

@@ -146,6 +146,7 @@ def test_words_of_the_language_may_be_names_of_fields() -> None:
         ("", "there is no message"),
         ("message A {" * 200, "more than 100 messages inside each other"),
         ('syntax = "\\xZ";', "invalid text"),
+        ('import "\\ud800.proto";', "invalid text"),
         ("message A { reserved 1", "the file ends too early"),
     ],
 )
@@ -167,3 +168,10 @@ def test_a_message_is_json_as_protobuf_writes_it() -> None:
     file = HEAD + 'import "google/protobuf/any.proto"; message A { google.protobuf.Any any = 1; }'
     with pytest.raises(ProtobufError, match=r"the message p\.A has no JSON"):
         messages(file).json("p.A", b"\x0a\x05\x0a\x03x/y")
+
+
+def test_json_of_any_has_the_types_of_the_files() -> None:
+    types = "message A { google.protobuf.Any a = 1; } message B { int32 b = 1; }"
+    found = messages(f'{HEAD} import "google/protobuf/any.proto"; {types}')
+    content = b"\x0a\x0b\x0a\x05x/p.B\x12\x02\x08\x05"
+    assert found.json("p.A", content) == '{"a": {"@type": "x/p.B", "b": 5}}'

@@ -131,6 +131,8 @@ class Messages:
         """Name -> whether the file is complete, and not one whose imports are being added."""
         for name in self._files:
             self._add(name)
+        self.longest_name = max(map(_longest_name, self._files.values()), default=0)
+        """The length of the longest name of a field or of an enum's value."""
 
     def _add(self, name: str) -> None:
         if name in self._added:
@@ -185,7 +187,11 @@ class Messages:
         made = GetMessageClass(self._pool.FindMessageTypeByName(name))
         try:
             text: str = MessageToJson(
-                made.FromString(data), preserving_proto_field_name=True, indent=None, ensure_ascii=False
+                made.FromString(data),
+                preserving_proto_field_name=True,
+                indent=None,
+                descriptor_pool=self._pool,
+                ensure_ascii=False,
             )
         except DecodeError:
             raise ProtobufError(f"the bytes are no message {name}") from None
@@ -239,6 +245,19 @@ def _paths(
         name = f"{prefix}.{message.name}" if prefix else message.name
         yield name, (*path, number)
         yield from _paths(message.nested_type, name, (*path, number))
+
+
+def _longest_name(file: FileDescriptorProto) -> int:
+    """Return the length of the longest name of a field, an extension with its scope, or an enum's value."""
+    longest = 0
+    parts: list[tuple[Any, int, Any]] = [(file, len(file.package), file.message_type)]
+    while parts:
+        part, scope, nested = parts.pop()
+        names = [value.name for enum in part.enum_type for value in enum.value]
+        names += [] if part is file else [field.name for field in part.field]
+        longest = max(longest, *map(len, names), *(scope + 3 + len(ext.name) for ext in part.extension), 0)
+        parts += [(below, scope + 1 + len(below.name), below.nested_type) for below in nested]
+    return longest
 
 
 def message_indexes(file: FileDescriptorProto) -> Mapping[tuple[int, ...], str]:

@@ -123,9 +123,11 @@ class _Parser:
         while self._token.is_text:
             parts.append(self._take().text)
         try:
-            return "".join(ast.literal_eval(part) for part in parts)
+            text = "".join(ast.literal_eval(part) for part in parts)
+            text.encode()  # ValueError for half a surrogate pair
         except (ValueError, SyntaxError):
             raise self.fault(token.at, f"invalid text {shorten(token.text)}") from None
+        return text
 
     def _number(self) -> int:
         is_negative = self._accept("-")
