@@ -60,6 +60,11 @@ def test_the_range_is_as_in_rpk(consume: Callable[..., str], options: tuple[str,
     assert consume("t", *options, "-f", "%t-%p@%o ") == printed
 
 
+def test_attributes_are_those_of_the_batch(consume: Callable[..., str]) -> None:
+    form = "%o %a{compression} %a{timestamp-type} %a{transactional-bit;bool} %e %x\\n"
+    assert consume("t", "-p", "1", "-e", "-f", form) == "0 none 0 false 0 -1\n"
+
+
 def test_several_topics_are_printed_with_their_names(consume: Callable[..., str]) -> None:
     assert consume("u", "t", "u", "-e", "-f", "%t:%v\\n") == "u:\nt:a0\nt:a1\nt:a2\nt:b0\n"
     assert consume("t", "u", "-e").splitlines()[-1].split() == [
