@@ -63,6 +63,8 @@ _GO_PART = re.compile(
     )
 )
 
+_STRFTIME_PART = re.compile("%.", re.DOTALL)
+
 
 def _hour_of_12(at: Moment) -> int:
     return at.hour % 12 or 12
@@ -84,6 +86,14 @@ def go_text(at: Moment, layout: str) -> str:
     return _GO_PART.sub(part, layout)
 
 
+def strftime_text(at: Moment, layout: str) -> str:
+    """Return the time by a layout of ``strftime``, whose %s would take it for local time."""
+    seconds = int(at.timestamp())
+    return at.strftime(
+        _STRFTIME_PART.sub(lambda found: str(seconds) if found[0] == "%s" else found[0], layout)
+    )
+
+
 def layout_text(kind: str, timestamp_ms: int, layout: str) -> str:
     """Return the time by a layout of ``kind``, go or strftime; empty for no timestamp, and the number itself
     beyond the calendar.
@@ -95,4 +105,4 @@ def layout_text(kind: str, timestamp_ms: int, layout: str) -> str:
     except (OverflowError, ValueError, OSError):
         return str(timestamp_ms)
     at = at.replace(microsecond=timestamp_ms % 1000 * 1000)
-    return go_text(at, layout) if kind == "go" else at.strftime(layout)
+    return go_text(at, layout) if kind == "go" else strftime_text(at, layout)

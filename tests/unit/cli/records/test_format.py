@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from minikafka.base.errors import ConfigError
@@ -66,6 +68,16 @@ def formatted(text: str, *, terminal: bool = False) -> bytes:
 )
 def test_codes_and_escapes_are_those_of_rpk_and_kcat(text: str, output: bytes) -> None:
     assert formatted(text) == output
+
+
+def test_seconds_since_1970_do_not_depend_on_the_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    try:
+        with monkeypatch.context() as patch:
+            patch.setenv("TZ", "America/New_York")
+            time.tzset()
+            assert formatted("%d{strftime[%s %%s %H]}") == b"1 %s 00"
+    finally:
+        time.tzset()
 
 
 def test_null_is_empty_and_its_size_is_minus_one() -> None:
