@@ -75,12 +75,14 @@ class RotatingLog:
         self._descriptor = descriptor
 
     def _rotate(self) -> None:
-        for number in range(self._keep - 1, 0, -1):
-            if os.path.exists(f"{self._path}.{number}"):
-                os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
-        os.replace(self._path, f"{self._path}.1")
+        if os.path.exists(self._path):
+            for number in range(self._keep - 1, 0, -1):
+                if os.path.exists(f"{self._path}.{number}"):
+                    os.replace(f"{self._path}.{number}", f"{self._path}.{number + 1}")
+            os.replace(self._path, f"{self._path}.1")
+        descriptor = self._open()
         os.close(self._descriptor)
-        self._descriptor = self._open()
+        self._descriptor = descriptor
 
 
 def pump(source: int, log: RotatingLog) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -171,3 +172,22 @@ def test_a_directory_without_logs_is_an_error_that_names_what_is_there(directory
     directory.write("broker-0", text(1))
     with pytest.raises(ConfigError, match=r"has no log of broker-3 in .*; it has those of broker-0"):
         ClusterLogs(directory.path, {"broker-3"})
+
+
+def test_a_log_that_cannot_be_rotated_keeps_its_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.log"
+    log = RotatingLog(str(path), 10, 3)
+    log.write(b"12345678\n")
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        log.write(b"lost\n")
+        os.fstat(log._descriptor)  # another file would get its number
+    log.write(b"later\n")
+    assert path.read_bytes() == b"later\n"
+    assert (tmp_path / "a.log.1").read_bytes() == b"12345678\n"
