@@ -114,13 +114,6 @@ class Partition:
             return high_watermark
         return min(high_watermark, max(unstable, self.log.start_offset))
 
-    @property
-    def last_stable_offset_lag(self) -> int:
-        """The offsets from the last stable one to the high watermark, which open transactions hold back."""
-        high_watermark = self._high_watermark
-        unstable = self.log.producers.first_unstable_offset(high_watermark)
-        return 0 if unstable is None else max(0, high_watermark - max(unstable, self.log.start_offset))
-
     def _set_high_watermark(self, offset: int) -> None:
         self._high_watermark = self.log.producers.high_watermark = offset
 

@@ -114,8 +114,9 @@ class KafkaExporter:
                 continue
             offsets = partition.high_watermark, partition.log.start_offset
             rows.append((topic_partition, *_values(leadership), *offsets))
-            stable_lag = partition.last_stable_offset_lag
-            if stable_lag:
+            # Of the same high watermark, so that their difference stays while the last stable offset does.
+            stable_lag = offsets[0] - partition.last_stable_offset
+            if stable_lag > 0:
                 held_back.append((topic_partition, stable_lag))
         leaderless: list[_Row] = []
         if broker.controller.active:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import pytest
@@ -96,6 +97,19 @@ def test_open_transaction_shows_the_offsets_it_holds_back(one: Simulation) -> No
     end_transaction(log, 7, commit=True)
     one.produce("t", b"d")
     assert name not in scrape(one.machine)
+
+
+def test_lag_and_offset_of_one_scrape_fit_while_others_write(
+    one: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = one.machine.broker.partitions[TopicPartition("t", 0)]
+    write_in_transaction(partition.log, 7, 3)
+    one.produce("t", b"b")
+    ends = itertools.count(partition.high_watermark)
+    monkeypatch.setattr(type(partition), "_high_watermark", property(lambda _: next(ends)), raising=False)
+    found = scrape(one.machine)
+    current = found["kafka_topic_partition_current_offset"]["t", "0"]
+    assert current - found["minikafka_last_stable_offset_lag"]["t", "0"] == 0
 
 
 def test_group_has_its_offsets_and_lag(one: Simulation) -> None:
