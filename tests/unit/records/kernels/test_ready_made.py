@@ -137,7 +137,7 @@ def test_ready_made_kernels_give_what_compiled_ones_give(tmp_path: Path) -> None
     file = cache.make_ready(tmp_path, target)
     command = f"{sys.executable} -m pytest -q -p no:cacheprovider -p tests.support.compared_kernels -m"
     done = subprocess.run(
-        [*command.split(), "not process and not slow and not long", str(Path(__file__).parent)],
+        [*command.split(), "not process and not slow and not long", str(Path(__file__).parents[1])],
         env={**os.environ, "MINIKAFKA_READY_MADE": str(file)},
         capture_output=True,
         text=True,
