@@ -148,6 +148,8 @@ class Reader:
         self._isolation = isolation
         self._left_bytes = PAGE_BYTES_MAX
         self.notes: list[str] = []
+        self._failed: set[TopicPartition] = set()
+        """Partitions that were not read to the end, for a reason in ``notes``."""
         self.is_cut = False
         """True if the time or the bytes were used up."""
 
@@ -169,7 +171,7 @@ class Reader:
             start, end = spans[tp]
             found = list(islice(self._records(tp, start, end, most, first), most))
             at = found[-1].offset + 1 if found else start
-            yield tp, found, at if len(found) == most or self.is_cut else end
+            yield tp, found, at if len(found) == most or self.is_cut or tp in self._failed else end
 
     def backward(
         self, spans: Mapping[TopicPartition, Span], most: int
@@ -210,8 +212,8 @@ class Reader:
         """
         starts = {tp: start for tp, (start, end) in spans.items() if start < end}
         yield from ((tp, None) for tp in spans if tp not in starts)
-        timeout_ms = self._deadline.remaining_ms()
-        # Half of the bytes for a page at most, so that partitions may be read on.
+        # Half of the time and the bytes for a page at most, so that partitions may be read on.
+        timeout_ms = self._deadline.remaining_ms() // 2
         firsts = first_fetches(self._cluster, starts, self._isolation, timeout_ms, PAGE_BYTES_MAX // 2)
         for found in firsts:
             self.is_cut = self.is_cut or self._deadline.expired or self._left_bytes <= 0
@@ -235,9 +237,13 @@ class Reader:
                     self.is_cut = True
                     return
         except OffsetOutOfRange as error:
-            self.notes.append(f"{tp}: offset {error.offset} was deleted meanwhile; load the page again")
+            self._note_failure(tp, f"offset {error.offset} was deleted meanwhile; load the page again")
         except MinikafkaError as error:
-            self.notes.append(f"{tp}: {error}")
+            self._note_failure(tp, str(error))
+
+    def _note_failure(self, tp: TopicPartition, why: str) -> None:
+        self._failed.add(tp)
+        self.notes.append(f"{tp}: {why}")
 
 
 def first_fetches(
@@ -248,7 +254,8 @@ def first_fetches(
     most_bytes: int,
 ) -> Iterator[tuple[TopicPartition, FirstFetch | None]]:
     """Yield each partition once, with what was fetched from its start on: by one request to each leader for
-    all of them, with a part of ``most_bytes`` each. None where nothing was.
+    all of them, with a part of ``most_bytes`` each. None where nothing was, which comes last: a leader that
+    does not answer takes the time of nobody else.
     """
     if len(starts) < 2:
         yield from ((tp, None) for tp in starts)
@@ -263,7 +270,13 @@ def first_fetches(
         retry_backoff=cluster.backoff,
     )
     beginnings = {tp: Beginning(start, size) for tp, start in starts.items()}
-    yield from SharedFetch(cluster, beginnings, settings, timeout_ms=max(1, timeout_ms))
+    unread: list[TopicPartition] = []
+    for tp, first in SharedFetch(cluster, beginnings, settings, timeout_ms=max(1, timeout_ms)):
+        if first is None:
+            unread.append(tp)
+        else:
+            yield tp, first
+    yield from ((tp, None) for tp in unread)
 
 
 def fetch_sets(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from minikafka.base.errors import ConfigError, MinikafkaError, OffsetOutOfRange
+from minikafka.base.errors import ConfigError, ErrorCode, MinikafkaError, OffsetOutOfRange
 from minikafka.base.ids import TopicPartition
 from minikafka.base.row_formats import CSV_COLUMNS
 from minikafka.clients.fetch.isolation_level import IsolationLevel
@@ -26,7 +26,7 @@ from minikafka.console.search import Pattern, Progress, search
 from minikafka.records.format.batch import build_batch
 from minikafka.records.format.message_set import Record
 from minikafka.wire.api import ApiKey
-from tests.support.broker_harness import BrokerHarness
+from tests.support.broker_harness import SERVED, BrokerHarness, fetch_error
 from tests.unit.console.conftest import T0, T1, ConsoleClient
 
 ANY = IsolationLevel.READ_UNCOMMITTED
@@ -123,6 +123,31 @@ def test_a_page_asks_each_leader_once_for_all_partitions(
     assert offsets(text) == [(number, last) for number in range(10)]
     assert len(brokers.asked(ApiKey.FETCH)) == 2
     assert "is up" not in text
+
+
+@pytest.mark.parametrize("where", ["newest", "oldest"])
+@pytest.mark.parametrize("silent", [1, 2])
+def test_a_leader_that_does_not_answer_leaves_a_page_the_others(
+    serve: Callable[..., ConsoleClient], where: str, silent: int
+) -> None:
+    brokers = BrokerHarness(2, {"orders": 4})
+    parts = [TopicPartition("orders", number) for number in range(4)]
+    for tp in parts:
+        brokers.fill(tp, b"a")
+    leaders = {tp.partition: brokers.leader(tp) for tp in parts}
+    brokers.always(ApiKey.FETCH, lambda broker_id, _: None if broker_id == silent else SERVED)
+    text = serve(brokers).page(f"/topics/orders/messages?where={where}")
+    assert offsets(text) == [(number, 0) for number, leader in leaders.items() if leader != silent]
+    assert "the time for a page is up" in text
+
+
+def test_the_page_after_a_fault_begins_where_it_was(brokers: BrokerHarness) -> None:
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0], ReadRange(), cluster.deadline())
+    brokers.always(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    found = onward(Reader(cluster, cluster.deadline()), ranges, 20)
+    assert (found.messages, found.newer) == ([], {T0: 0})
+    assert len(found.notes) == 1
 
 
 def test_a_message_with_many_headers_shows_some(console: ConsoleClient, brokers: BrokerHarness) -> None:

@@ -127,7 +127,9 @@ class SharedFetch:
                 self._in_flight.append((data, reply))
 
     def _receive(self) -> None:
-        data, reply = self._in_flight.popleft()
+        answered = next((at for at, (_, reply) in enumerate(self._in_flight) if reply.done()), 0)
+        data, reply = self._in_flight[answered]
+        del self._in_flight[answered]
         age_ms = self._now_ms() - data.sent_ms
         try:
             wait_ms = min(self._timeout_ms, data.max_wait_ms + self._cluster.request_timeout_ms)
