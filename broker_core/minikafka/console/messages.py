@@ -192,7 +192,7 @@ class Reader:
                 yield tp, found
                 missing[tp] -= len(found)
                 stops[tp] = start
-                if not missing[tp] or start == spans[tp][0]:
+                if not missing[tp] or start == spans[tp][0] or tp in self._failed:
                     del stops[tp]
             if not stops or self.is_cut:
                 return

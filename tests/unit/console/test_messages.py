@@ -150,6 +150,15 @@ def test_the_page_after_a_fault_begins_where_it_was(brokers: BrokerHarness) -> N
     assert len(found.notes) == 1
 
 
+def test_a_partition_with_a_fault_is_asked_and_noted_once(brokers: BrokerHarness) -> None:
+    brokers.fill(T0, *[b"x"] * 60)
+    cluster = brokers.client()
+    ranges = log_ranges(cluster, [T0], ReadRange(), cluster.deadline())
+    brokers.always(ApiKey.FETCH, fetch_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    found = newest(Reader(cluster, cluster.deadline()), ranges, 2)
+    assert (len(found.notes), len(brokers.asked(ApiKey.FETCH))) == (1, 1)
+
+
 def test_a_message_with_many_headers_shows_some(console: ConsoleClient, brokers: BrokerHarness) -> None:
     names = [f"name-{number}\u202e" for number in range(2_000)]
     brokers.produce(T0, build_batch([Record(None, b"v", 2_000, tuple((name, b"x") for name in names))]))
