@@ -68,7 +68,7 @@ class Slot:
         """End the stream for a newer one."""
         self._reason = (
             f"ended for a newer search, export or live tail: {most} run at the same time, and this was the "
-            f"oldest of {self.address or 'its address'}"
+            f"oldest of a browser at {self.address or 'its address'}"
         )
 
 
@@ -76,9 +76,9 @@ class StreamSlots:
     """The slots of streams, and the bounds of their numbers. Thread-safe.
 
     A session has a part of them, so that the tabs of one browser do not keep others out. A program without
-    cookies has a new session with each request. So, if all slots are taken, the oldest stream of the address
-    that has the most of them gives way; among equals that of the newcomer. As many again may be ending: one
-    that nobody reads is dropped then.
+    cookies has a new session with each request. So, if all slots are taken, a stream of the address that has
+    the most of them gives way; among equals that of the newcomer. There it is the oldest of the session with
+    the most. As many again may be ending: one that nobody reads is dropped then.
     """
 
     def __init__(self, most: int = STREAMS_MAX, most_of_a_session: int = STREAMS_OF_A_SESSION_MAX) -> None:
@@ -113,7 +113,9 @@ class StreamSlots:
         most = max(taken, key=lambda address: (taken[address], address == newcomer))
         if taken[most] <= 1 and most != newcomer:
             raise self._too_many(self._most, "of all browsers")
-        return next(slot for slot in self._open if slot.address == most)
+        there = [slot for slot in self._open if slot.address == most]
+        of_session = Counter(slot.session_id for slot in there)
+        return max(there, key=lambda slot: of_session[slot.session_id])
 
     def _too_many(self, count: int, whose: str) -> TooManyStreams:
         return TooManyStreams(

@@ -120,7 +120,7 @@ def test_a_client_without_cookies_replaces_its_own_oldest_stream() -> None:
         stream(slots, session_id, address="127.0.0.1")
     assert serve(oldest) == (
         "a GaveWay: ended for a newer search, export or live tail: 3 run at the same time, and this was the "
-        "oldest of 127.0.0.1"
+        "oldest of a browser at 127.0.0.1"
     )
 
 
@@ -131,6 +131,15 @@ def test_the_address_with_most_streams_makes_room_for_another() -> None:
     assert [bool(slot.ended()) for slot in held] == [False, True, False]
     with pytest.raises(TooManyStreams, match="3 searches, exports and live tails of all browsers"):
         slots.take("e", "w")
+
+
+def test_the_browser_with_most_streams_at_a_proxy_makes_room() -> None:
+    slots = StreamSlots(4)
+    held = [slots.take(name, "proxy") for name in "abbc"]
+    slots.take("d", "proxy")
+    assert [bool(slot.ended()) for slot in held] == [False, True, False, False]
+    slots.take("e", "proxy")  # each has one now: the oldest of all
+    assert [bool(slot.ended()) for slot in held] == [True, True, False, False]
 
 
 def test_a_replaced_stream_that_nobody_reads_is_dropped() -> None:
