@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,9 +40,19 @@ def log_stream(path: Path) -> CopiedLog | None:
     data_dir = path.absolute().parent
     for number in data_directory.existing_brokers(data_dir):
         if path.absolute() == data_directory.broker_properties_path(data_dir, number):
-            with contextlib.suppress(OSError):  # the broker needs standard error alone
-                return CopiedLog(data_dir / "logs" / f"broker-{number}.log")
+            log = data_dir / "logs" / f"broker-{number}.log"
+            if not _is_standard_error(log):
+                with contextlib.suppress(OSError):  # the broker needs standard error alone
+                    return CopiedLog(log)
     return None
+
+
+def _is_standard_error(log: Path) -> bool:
+    """Return True if the shell has redirected standard error to the log."""
+    try:
+        return os.path.samestat(os.fstat(sys.stderr.fileno()), log.stat())
+    except (OSError, ValueError):
+        return False
 
 
 class CopiedLog(io.StringIO):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,11 @@ def test_other_brokers_log_to_standard_error_alone(data_dir: Path, name: str) ->
 def test_broker_starts_without_a_directory_for_its_log(data_dir: Path) -> None:
     (data_dir / "logs").rmdir()
     assert log_stream(data_dir / "broker-1.properties") is None
+
+
+def test_standard_error_that_is_the_log_has_each_line_once(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (data_dir / "logs" / "broker-1.log").open("a") as log:
+        monkeypatch.setattr(sys, "stderr", log)
+        assert log_stream(data_dir / "broker-1.properties") is None
