@@ -163,6 +163,11 @@ def search(
     def timeout_ms() -> int:
         return max(1_000, int((seconds - (monotonic() - started)) * 1000))
 
+    def reason() -> str:
+        if found >= most:
+            return f"the limit of {most} messages is reached"
+        return f"the limit of {seconds:g} s is reached" if monotonic() - started >= seconds else ended()
+
     for fetched in _sets_in_turn(cluster, ranges, isolation, timeout_ms):
         if isinstance(fetched, str):
             yield progress(fetched)
@@ -171,21 +176,16 @@ def search(
                 for record in matching(fetched, pattern):
                     found += 1
                     yield Message.of(record, schemas)
-                    if found >= most:
+                    if reason():  # values by their schemas take time
                         break
             except MinikafkaError as error:
                 yield progress(f"{fetched.topic_partition}: {error}")
             searched += fetched.next_offset - fetched.start_offset
-        now = monotonic()
-        if found >= most:
-            reason = f"the limit of {most} messages is reached"
-        else:
-            reason = f"the limit of {seconds:g} s is reached" if now - started >= seconds else ended()
-        if reason:
-            yield progress(reason, is_end=True)
+        if why := reason():
+            yield progress(why, is_end=True)
             return
-        if now - reported >= PROGRESS_S:
-            reported = now
+        if monotonic() - reported >= PROGRESS_S:
+            reported = monotonic()
             yield progress()
     yield progress("", is_end=True)
 
