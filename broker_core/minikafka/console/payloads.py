@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import re
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -18,6 +19,8 @@ from minikafka.base.errors import MinikafkaError
 from minikafka.base.printable import UNPRINTABLE
 from minikafka.clients.schema_registry.client import SchemaNotFound
 from minikafka.console.schemas import HEADER_BYTES, Schemas
+
+_log = logging.getLogger(__name__)
 
 SHORT_BYTES = 1_000
 """The part of a value that lists show."""
@@ -107,6 +110,9 @@ def _with_schema(data: bytes, schemas: Schemas | None, *, whole: bool) -> Payloa
             problem = "the registry does not have it"
         except MinikafkaError as error:
             problem = " ".join(str(error).split())
+        except Exception:  # noqa: BLE001 - a defect must not hide the other messages of a page
+            _log.exception("unexpected error while decoding a value by schema id %d", number)
+            problem = "unexpected error; see the log of the console"
         else:
             shown = payload(text.encode("utf-8"), whole=whole)
             return replace(shown, size_bytes=len(data), schema=f"{form}, schema id {number}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from minikafka.console.payloads import LONG_BYTES, SHORT_BYTES, Kind, hex_dump, payload
+from minikafka.console.schemas import Schemas
 
 
 @pytest.mark.parametrize(
@@ -109,3 +110,18 @@ def test_long_json_behind_a_schema_is_cut_text() -> None:
 def test_bytes_of_many_schema_ids_in_a_row_are_shown() -> None:
     found = payload(b"\0\0\0\0\x07" * 20_000)
     assert (found.kind, found.schema) == (Kind.BINARY, SCHEMA)
+
+
+def test_a_defect_in_one_value_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Schemas):
+        def __init__(self) -> None: ...
+
+        def decode(self, *_: object) -> tuple[str, str]:
+            raise RuntimeError("boom")
+
+    found = payload(b"\0\0\0\0\x07ab", Broken())
+    assert (found.kind, found.schema) == (
+        Kind.BINARY,
+        f"{SCHEMA}: unexpected error; see the log of the console",
+    )
+    assert "boom" in caplog.text

@@ -175,3 +175,14 @@ def test_json_of_any_has_the_types_of_the_files() -> None:
     found = messages(f'{HEAD} import "google/protobuf/any.proto"; {types}')
     content = b"\x0a\x0b\x0a\x05x/p.B\x12\x02\x08\x05"
     assert found.json("p.A", content) == '{"a": {"@type": "x/p.B", "b": 5}}'
+
+
+def test_types_by_the_names_of_protobufs_own_have_no_json() -> None:
+    found = messages('syntax = "proto3"; package google.protobuf; message Duration { int32 other = 1; }')
+    with pytest.raises(ProtobufError, match="has no JSON"):
+        found.json("google.protobuf.Duration", b"\x08\x01")
+
+
+def test_a_file_whose_name_is_not_utf8_is_refused() -> None:
+    with pytest.raises(ProtobufError, match=r"'a\\ud800' is not UTF-8"):
+        files_of_texts("a\ud800", "message A {}", [])

@@ -50,6 +50,10 @@ _KINDS = {
 """The types of fields in descriptors. Groups have number 10."""
 
 
+_NO_JSON = (TypeError, ValueError, AttributeError, LookupError, RecursionError)
+"""The errors of protobuf's JSON, also for a schema that has other types by the names of protobuf's own."""
+
+
 class MissingProtobuf(MinikafkaError):
     """The package protobuf is not installed."""
 
@@ -109,7 +113,10 @@ def _file(text: str, name: str) -> FileDescriptorProto:
         file = FileDescriptorProto.FromString(b64decode(text, validate=True))
     except (ValueError, DecodeError):
         file = parse_proto(text)
-    file.name = name
+    try:
+        file.name = name
+    except ValueError:  # half a surrogate pair
+        raise ProtobufError(f"the name of the file {shorten(ascii(name))} is not UTF-8") from None
     return file
 
 
@@ -195,7 +202,7 @@ class Messages:
             )
         except DecodeError:
             raise ProtobufError(f"the bytes are no message {name}") from None
-        except (SerializeToJsonError, TypeError, ValueError, RecursionError) as error:
+        except (*_NO_JSON, SerializeToJsonError) as error:
             raise ProtobufError(f"the message {name} has no JSON: {shorten(str(error))}") from None
         return text
 
