@@ -221,6 +221,47 @@ def test_a_mistyped_group_name_keeps_the_dry_run(changing: ConsoleClient, broker
     assert brokers.committed("billing") == {T0: 4}
 
 
+def test_the_offsets_that_were_shown_are_set_after_a_mistyped_name(
+    changing: ConsoleClient, brokers: BrokerHarness
+) -> None:
+    brokers.commit("billing", {T0: 4})
+    text = changing.page("/group/reset?id=billing&rule=latest")
+    address = html.unescape(re.findall(r'method="post" action="(/group/reset[^"]+)"', text)[0])
+    brokers.fill(T0, b"later")
+    form = {"csrf": changing.csrf("/topics/orders/produce"), "plan": shown_plan(text), "confirm": "biling"}
+    text = changing.post(address, form).text
+    assert "<strong>5</strong>" in text
+    response = changing.post(address, form | {"plan": shown_plan(text), "confirm": "billing"})
+    assert response.status_code == 303
+    assert brokers.committed("billing") == {T0: 5}
+
+
+def shown_plan(text: str) -> str:
+    (plan,) = re.findall(r'name="plan" value="([^"]*)"', text)
+    return html.unescape(plan)
+
+
+@pytest.mark.parametrize(
+    ("plan", "problem"),
+    [
+        ("orders,0,9", "Nothing was changed: orders-0 has no offset 9 any more"),
+        ("orders,9,1", "orders-9"),
+        ("orders,0,-1", "plan"),
+        ("", "start again with the dry run"),
+    ],
+    ids=["offset", "partition", "number", "empty"],
+)
+def test_a_plan_that_does_not_fit_the_logs_changes_nothing(
+    changing: ConsoleClient, brokers: BrokerHarness, plan: str, problem: str
+) -> None:
+    brokers.commit("billing", {T0: 4})
+    form = {"csrf": changing.csrf("/topics/orders/produce"), "plan": plan, "confirm": "billing"}
+    response = changing.post("/group/reset?id=billing&rule=latest", form)
+    assert response.status_code >= 400
+    assert problem in response.text
+    assert brokers.committed("billing") == {T0: 4}
+
+
 @pytest.mark.parametrize(
     ("query", "problem"),
     [

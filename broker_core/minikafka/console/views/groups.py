@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from starlette.responses import RedirectResponse, Response
 
-from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
+from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
+from minikafka.base.text import first_of
 from minikafka.base.times import parse_moment, time_before
-from minikafka.clients.admin.group_stores import OffsetsStorage, StoredGroup
+from minikafka.clients.admin.group_stores import StoredGroup
 from minikafka.clients.admin.groups import no_such_group, total_lag
 from minikafka.clients.admin.offset_resets import (
+    Chosen,
+    Plan,
     PlannedReset,
     ResetTarget,
     Rule,
@@ -155,21 +158,29 @@ def reset(visit: Visit) -> Response:
     return _reset_page(visit)
 
 
-def _reset_page(visit: Visit, confirm_problem: str = "") -> Response:
-    """Return the page of a reset. confirm_problem: the fault of the name that was typed to confirm it."""
+def _reset_page(visit: Visit, plan: Plan | None = None, confirm_problem: str = "") -> Response:
+    """Return the page of a reset.
+
+    plan: the offsets of the last dry run, shown again. confirm_problem: the reason why they were not set.
+    """
     name = visit.any_text("id")
     rule, value, topic = visit.param("rule"), visit.param("value"), visit.param("topic")
     planned: PlannedReset | None = None
     problem = ""
     clipped: list[str] = []
     _check_exists(visit, name)
-    if rule:
+    if rule or plan:
         try:
-            target = _target(rule, value, visit.access.cluster.clock.now_ms())
-            chosen = [_chosen(topic)] if topic else []
-            planned = plan_reset(visit.access.admin, visit.access.group_stores, name, target, chosen)
+            target = ResetTarget(Rule.FILE)
+            if rule:
+                target = _target(rule, value, visit.access.cluster.clock.now_ms())
+            chosen = [_chosen(topic)] if topic and plan is None else []
+            planned = _planned(visit, name, target, chosen) if plan is None else _again(visit, name, plan)
+            wanted = plan or planned.offsets
             clipped = [
-                str(tp) for tp, log in planned.logs.items() if out_of_range_offset(target, log) is not None
+                str(tp)
+                for tp, log in planned.logs.items()
+                if out_of_range_offset(target, log) is not None or planned.offsets[tp] != wanted[tp]
             ]
         except ConfigError as error:
             problem = field_problem(error, _LABELS)
@@ -219,30 +230,44 @@ def _plan_text(planned: PlannedReset) -> str:
     return "\n".join(f"{tp.topic},{tp.partition},{offset}" for tp, offset in planned.offsets.items())
 
 
-def make_reset(visit: Visit) -> Response:
-    """Set the offsets that the dry run has shown, after the group's name was typed. With another name the dry
-    run is shown again.
-    """
-    name = visit.any_text("id")
-    if visit.form.get("confirm", "") != name:
-        return _reset_page(visit, "Nothing was changed: this is not the name of the group.")
-    _check_exists(visit, name)
-    plan: dict[TopicPartition, int] = {}
+def _planned(
+    visit: Visit, name: str, target: ResetTarget, chosen: Chosen = (), plan: Plan | None = None
+) -> PlannedReset:
+    return plan_reset(visit.access.admin, visit.access.group_stores, name, target, chosen, plan)
+
+
+def _again(visit: Visit, name: str, plan: Plan) -> PlannedReset:
+    """Return the plan of an earlier dry run with the logs as they are now."""
+    return _planned(visit, name, ResetTarget(Rule.FILE), plan=plan)
+
+
+def _posted_plan(visit: Visit) -> Plan:
+    plan: Plan = {}
     for line in visit.form.get("plan", "").splitlines():
         topic, _, numbers = line.partition(",")
         partition, _, offset = numbers.partition(",")
-        plan[TopicPartition(topic, parse_number("plan", partition))] = parse_number(
-            "plan", offset, 0, OFFSET_MAX
-        )
+        tp = TopicPartition(topic, parse_number("plan", partition))
+        plan[tp] = parse_number("plan", offset, 0, OFFSET_MAX)
     if not plan:
         raise ConfigError("plan", None, "has no offsets; start again with the dry run")
-    stores = visit.access.group_stores
-    storages = stores.storages_of(name) or (OffsetsStorage.KAFKA,)
-    admin = visit.access.admin
-    for topic in sorted({tp.topic for tp in plan}):
-        known = admin.describe_topic(topic)
-        for tp in plan:
-            if tp.topic == topic and known.partition(tp.partition) is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{tp}: {known.partition_range}")
-    stores.set_offsets(name, plan, storages)
+    return plan
+
+
+def make_reset(visit: Visit) -> Response:
+    """Set the offsets that the dry run has shown, after the group's name was typed.
+
+    With another name, the same dry run is shown again. If a log no longer has one of the offsets, nothing is
+    changed, and the dry run with the nearer end of that log is shown.
+    """
+    name = visit.any_text("id")
+    plan = _posted_plan(visit)
+    if visit.form.get("confirm", "") != name:
+        return _reset_page(visit, plan, "Nothing was changed: this is not the name of the group.")
+    _check_exists(visit, name)
+    planned = _again(visit, name, plan)
+    moved = [f"{tp} has no offset {plan[tp]}" for tp, offset in planned.offsets.items() if offset != plan[tp]]
+    if moved:
+        problem = f"Nothing was changed: {first_of(moved, 3)} any more. The dry run above has its nearer end."
+        return _reset_page(visit, plan, problem)
+    visit.access.group_stores.set_offsets(name, plan, planned.storages)
     return RedirectResponse(path("group", id=name, done=f"{len(plan)}"), 303)
