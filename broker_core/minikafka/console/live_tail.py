@@ -7,7 +7,7 @@ last look and these is skipped and counted, so that memory and work stay the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from minikafka.base.errors import MinikafkaError
@@ -46,25 +46,24 @@ def tail(
     """Yield the newest messages of partitions twice a second, at most ``rate`` a second, without end.
 
     Each look reads only the last messages before the ends, and skips the others. So it costs the same on a
-    topic of any throughput.
+    topic of any throughput. What a quiet second leaves of the rate is kept for a burst.
     """
     positions = _ends(cluster, partitions, isolation)[0]
-    budget = max(1, int(rate * TICK_S))
+    allowed = float(rate)
     first = 0
     while True:
         ends, note = _ends(cluster, partitions, isolation)
         behind = {tp: end for tp, end in ends.items() if end > positions.get(tp, end)}
         messages: list[Message] = []
         skipped = 0
-        share = max(1, budget // max(1, len(behind)))
-        # With more partitions than the budget has messages, each look begins after those of the last one.
-        order = list(behind.items())
+        # With more partitions than messages are allowed, each look begins after those of the last one.
+        order = list(behind)
         at = first % max(1, len(order))
-        first = at + budget
-        for number, (tp, end) in enumerate(order[at:] + order[:at]):
-            start = max(positions[tp], end - share)
-            if number >= budget:
-                start = end
+        first = at + int(allowed)
+        parts = _parts({tp: behind[tp] - positions[tp] for tp in order[at:] + order[:at]}, int(allowed))
+        allowed = min(rate, allowed - sum(parts.values()) + rate * TICK_S)
+        for tp, end in behind.items():
+            start = end - parts.get(tp, 0)
             skipped += start - positions[tp]
             try:
                 found = _between(cluster, tp, start, end, isolation, pattern)
@@ -76,6 +75,18 @@ def tail(
         messages.sort(key=lambda message: message.timestamp_ms)
         yield Tick(tuple(messages), skipped, note)
         wait(TICK_S)
+
+
+def _parts(counts: Mapping[TopicPartition, int], most: int) -> dict[TopicPartition, int]:
+    """Return how many messages of each partition to show: all of those with few, equal parts of the others,
+    and with more partitions than ``most`` one of each of the first.
+    """
+    chosen = list(counts)[:most]
+    parts: dict[TopicPartition, int] = {}
+    for number, tp in enumerate(sorted(chosen, key=counts.__getitem__)):
+        parts[tp] = min(counts[tp], most // (len(chosen) - number))
+        most -= parts[tp]
+    return parts
 
 
 def _ends(

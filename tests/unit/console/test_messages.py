@@ -426,9 +426,22 @@ def test_a_tail_skips_what_is_more_than_its_rate(brokers: BrokerHarness) -> None
     brokers.fill(T0, *[b"%d" % number for number in range(5_000)])
     brokers.fill(T1, *[b"%d" % number for number in range(300)])
     tick = next(ticks)
-    assert len(tick.messages) == 10
-    assert tick.skipped == 5_290
+    assert len(tick.messages) == 20
+    assert tick.skipped == 5_280
     assert max(message.offset for message in tick.messages if message.partition == 0) == 5_004
+
+
+@pytest.mark.parametrize("counts", [(20,), (17, 3)], ids=["one partition", "two partitions"])
+def test_a_tail_shows_a_burst_within_its_rate(brokers: BrokerHarness, counts: tuple[int, ...]) -> None:
+    ticks = tail(brokers.client(), [T0, T1], rate=20, isolation=ANY, wait=lambda _: None)
+    next(ticks)
+    for tp, count in zip((T0, T1), counts, strict=False):
+        brokers.fill(tp, *[b"v"] * count)
+    tick = next(ticks)
+    assert (len(tick.messages), tick.skipped) == (20, 0)
+    brokers.fill(T0, *[b"v"] * 20)
+    tick = next(ticks)
+    assert (len(tick.messages), tick.skipped) == (10, 10)  # half a second later
 
 
 def test_a_tail_shows_all_of_many_partitions_in_turn() -> None:
@@ -437,11 +450,11 @@ def test_a_tail_shows_all_of_many_partitions_in_turn() -> None:
     ticks = tail(brokers.client(), partitions, rate=20, isolation=ANY, wait=lambda _: None)
     next(ticks)
     shown: list[int] = []
-    for _ in range(3):
+    for count in (20, 10, 10):
         for tp in partitions:
             brokers.fill(tp, b"v")
         tick = next(ticks)
-        assert (len(tick.messages), tick.skipped) == (10, 15)
+        assert (len(tick.messages), tick.skipped) == (count, 25 - count)
         shown += [message.partition for message in tick.messages]
     assert set(shown) == set(range(25))
 
