@@ -49,7 +49,8 @@ NAMES_MAX = 64 << 20
 TIMEOUT_MS = 2_000
 WAITED_MAX_S, WAITED_WITHIN_S = 3.0, 10.0
 """The time in which the registry is waited for, in each such span."""
-_KEPT = 200
+_KEPT = 50
+"""Schemas whose decoders are kept: one of thousands of fields takes megabytes."""
 _SLOW = "the schema registry is slow or away; load the page again"
 T = TypeVar("T")
 

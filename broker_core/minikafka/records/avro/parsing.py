@@ -133,7 +133,7 @@ class _Parser:
         name = parsed["name"]
         if name in self._open:
             raise AvroError(
-                f"the Avro schema is recursive: {' > '.join([*self._open, name])}; a column of Spark cannot "
+                f"the Avro schema is recursive: {' > '.join([*self._open, name])}; a column cannot "
                 "contain itself. Read the value as binary, or with a reader's schema without this field"
             )
         for field, count in Counter(one["name"] for one in parsed["fields"]).items():

@@ -94,7 +94,7 @@ def test_a_name_without_quotes_is_a_schema() -> None:
         ("[1]", "not valid"),
         (
             json.dumps(record({"name": "next", "type": ["null", "R"]})),
-            "recursive: ns.R > ns.R; a column of Spark cannot contain itself",
+            "recursive: ns.R > ns.R; a column cannot contain itself",
         ),
         (json.dumps(record(*[{"name": "a", "type": "int"}] * 2)), "record ns.R has 2 fields a"),
         (json.dumps(record({"name": "a", "type": "int", "default": "x"})), "not valid: .*int"),
