@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import typer.main
 
+from minikafka.base.ids import TopicPartition
 from minikafka.clients.network.cluster import ClusterClient
 from tests.support.broker_harness import BrokerHarness
 from tests.support.command_line import CommandLine
@@ -40,3 +41,13 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[BrokerHarness], BrokerHa
         return brokers
 
     return served_by
+
+
+@pytest.fixture
+def brokers(serve: Callable[[BrokerHarness], BrokerHarness]) -> BrokerHarness:
+    """Two partitions with five messages each, of 1,000 to 1,004 ms; group ``g`` has read two of one."""
+    brokers = serve(BrokerHarness(2, {"t": 2}))
+    for number in (0, 1):
+        brokers.fill(TopicPartition("t", number), *(b"%d-%d" % (number, message) for message in range(5)))
+    brokers.commit("g", {TopicPartition("t", 0): 2})
+    return brokers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 
@@ -15,17 +14,6 @@ from minikafka.clients.produce import BatchingProducer
 from tests.support.broker_harness import BrokerHarness
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@pytest.fixture
-def brokers(serve: Callable[[BrokerHarness], BrokerHarness]) -> BrokerHarness:
-    """Two partitions with five messages each, of 1,000 to 1,004 ms; group ``g`` has read two of one."""
-    brokers = serve(BrokerHarness(2, {"t": 2}))
-    for tp in (T0, T1):
-        brokers.fill(tp, *(b"%d-%d" % (tp.partition, number) for number in range(5)))
-
-    brokers.commit("g", {T0: 2})
-    return brokers
 
 
 def client(brokers: BrokerHarness) -> ClusterClient:

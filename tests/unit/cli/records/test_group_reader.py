@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable
 
 import pytest
 
@@ -20,17 +19,6 @@ from tests.support.broker_harness import BrokerHarness, commit_error
 from tests.support.transactions import part_of_transaction
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@pytest.fixture
-def brokers(serve: Callable[[BrokerHarness], BrokerHarness]) -> BrokerHarness:
-    """Two partitions with five messages each, of 1,000 to 1,004 ms; group ``g`` has read two of one."""
-    brokers = serve(BrokerHarness(2, {"t": 2}))
-    for tp in (T0, T1):
-        brokers.fill(tp, *(b"%d-%d" % (tp.partition, number) for number in range(5)))
-
-    brokers.commit("g", {T0: 2})
-    return brokers
 
 
 def client(brokers: BrokerHarness) -> ClusterClient:
