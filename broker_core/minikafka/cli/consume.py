@@ -70,7 +70,8 @@ Offset = Annotated[
         "-o",
         metavar="RANGE",
         help="Instead of --from: start, end, 47, +2 (from the start), -3 (from the end), 10:20, :end, "
-        "@TIME, @TIME:TIME. A time is ISO 8601 in UTC, ms or s since 1970, or a duration ago: 1h, PT1H.",
+        "@TIME, @TIME:TIME. A time is ISO 8601 in UTC, ms or s since 1970, or a duration ago: 1h, PT1H; "
+        "@TIME:+1h is one hour from a time on.",
         show_default=False,
     ),
 ]

@@ -106,11 +106,20 @@ def utf8(name: str) -> Callable[[str], str]:
     return parse_utf8
 
 
-def value_option(name: str, metavar: str, text: str, parser: Callable[[str], object] | None = None) -> object:
+def value_option(
+    name: str,
+    metavar: str,
+    text: str,
+    parser: Callable[[str], object] | None = None,
+    *,
+    others: Sequence[str] = (),
+) -> object:
     """Return an option with a value and without a default; for a list it may be repeated. text: its help.
-    parser: None for a text.
+    parser: None for a text. others: its other names.
     """
-    return typer.Option(name, metavar=metavar, help=text, parser=parser or utf8(name), show_default=False)
+    return typer.Option(
+        name, *others, metavar=metavar, help=text, parser=parser or utf8(name), show_default=False
+    )
 
 
 def text_argument(metavar: str, text: str | None = None) -> object:

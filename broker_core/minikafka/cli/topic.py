@@ -42,6 +42,27 @@ MaybeName = Annotated[str | None, text_argument("NAME", "Without it: all topics.
 INTERNAL_TOPIC = "is an internal topic of Kafka and may not be deleted; `group delete` deletes one group"
 NO_IMPACT = "Note: This will have no impact if delete.topic.enable is not set to true."
 BROKERS_CHOICE = "[the brokers' default; 1 before Kafka 2.4]"
+Partitions = Annotated[
+    int | None,
+    number_option(
+        "--partitions", "N", f"Number of partitions. {BROKERS_CHOICE}", 1, show_default=False, others=("-p",)
+    ),
+]
+Replicas = Annotated[
+    int | None,
+    number_option(
+        "--replicas",
+        "N",
+        f"Replicas of each. {BROKERS_CHOICE}",
+        1,
+        show_default=False,
+        others=("-r", "--replication-factor"),
+    ),
+]
+TopicConfigs = Annotated[
+    list[str] | None,
+    value_option("--config", "K=V", "A topic config; may be repeated.", others=("-c", "--topic-config")),
+]
 IfExists = Annotated[
     bool, typer.Option("--if-exists", help="If the topic does not exist, do nothing, with status 0.")
 ]
@@ -50,14 +71,8 @@ IfExists = Annotated[
 @app.command()
 def create(
     name: Name,
-    partitions: Annotated[
-        int | None,
-        number_option("--partitions", "N", f"Number of partitions. {BROKERS_CHOICE}", 1, show_default=False),
-    ] = None,
-    replicas: Annotated[
-        int | None,
-        number_option("--replicas", "N", f"Replicas of each. {BROKERS_CHOICE}", 1, show_default=False),
-    ] = None,
+    partitions: Partitions = None,
+    replicas: Replicas = None,
     assignment: Annotated[
         str | None,
         value_option(
@@ -66,9 +81,7 @@ def create(
             "Instead of both: the brokers of each partition, the preferred leader first.",
         ),
     ] = None,
-    config: Annotated[
-        list[str] | None, value_option("--config", "K=V", "A topic config; may be repeated.")
-    ] = None,
+    config: TopicConfigs = None,
     disable_rack_aware: DisableRackAware = False,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="If the topic exists, do nothing, with status 0.")

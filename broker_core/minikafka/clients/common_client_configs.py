@@ -103,7 +103,11 @@ UNSUPPORTED_BY_CLIENTS = dict.fromkeys(
         "value.serializer",
     ),
     "minikafka does not use it",
-) | {**dict.fromkeys(UNSUPPORTED_NAMES, NOT_YET), "transactional.id": "use minikafka.TransactionalProducer"}
+) | {
+    **dict.fromkeys(UNSUPPORTED_NAMES, NOT_YET),
+    "client.id": "set client_id of ClusterClient",
+    "transactional.id": "use minikafka.TransactionalProducer",
+}
 """Settings of which our own clients warn: name -> reason."""
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

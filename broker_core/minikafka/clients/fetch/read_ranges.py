@@ -9,7 +9,8 @@ A user says it once for all partitions of a read::
     @2013-01-01T05:00     the first message at or after a time; without a zone it is UTC
     @1357016400000        the same in ms, or with 10 digits in seconds, since the epoch
     @-1h, @1h, @PT1H      an hour ago; units are ms, s, m, h and d
-    @2013-01-01:1h        one hour from that time on; also @-2h:1h. With a minus it ends that long ago
+    @2013-01-01:1h        one hour from that time on; also @-2h:1h, @2h:+1h. A minus: it ends that long ago
+    @2h:1h                from two hours to one hour ago: a duration without a sign before another is ago
     @-1h:end, @:-1h       from an hour ago to the current end; from the start to an hour ago
 
 ``parse_read_range`` is pure. ``find_ranges`` asks for the offsets of all partitions at once, at most four
@@ -144,14 +145,22 @@ def _time_range(option: str, text: str, word: str, now_ms: int) -> ReadRange:
             return ReadRange(start)
         if last in _END_WORDS:
             return ReadRange(start, Position(Anchor.END))
-        length_ms = None if start_ms is None else duration_ms(last.removeprefix("+"))
-        end_ms = _time(last, now_ms) if start_ms is None or length_ms is None else start_ms + length_ms
+        end_ms = _end_of_time_range(first, start_ms, last, now_ms)
         if end_ms is None:
             continue
         if start_ms is not None and end_ms <= start_ms:
             raise ConfigError(option, text, "the end must be after the start")
         return ReadRange(start, Position(Anchor.TIME, end_ms))
     raise ConfigError(option, text, ALLOWED_RANGES)
+
+
+def _end_of_time_range(first: str, start_ms: int | None, last: str, now_ms: int) -> int | None:
+    """Return the end in ms since the epoch; None for no time."""
+    both_ago = duration_ms(first) is not None and not last.startswith("+")
+    length_ms = None if start_ms is None or both_ago else duration_ms(last.removeprefix("+"))
+    if start_ms is None or length_ms is None:
+        return _time(last, now_ms)
+    return start_ms + length_ms
 
 
 def _time(word: str, now_ms: int) -> int | None:

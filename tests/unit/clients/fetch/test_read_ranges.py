@@ -106,6 +106,8 @@ def test_another_position_is_refused_with_its_value(text: str) -> None:
         ("@PT1H", time(NOW - HOUR), None),
         ("@2h:-1h", time(NOW - 2 * HOUR), time(NOW - HOUR)),
         ("@-3h:1h", time(NOW - 3 * HOUR), time(NOW - 2 * HOUR)),
+        ("@3h:1h", time(NOW - 3 * HOUR), time(NOW - HOUR)),
+        ("@3h:+1h", time(NOW - 3 * HOUR), time(NOW - 2 * HOUR)),
         ("@2013-01-01:PT1H", time(DAY_2013), time(DAY_2013 + HOUR)),
     ],
 )
@@ -128,6 +130,7 @@ def test_a_range_is_what_rpk_and_kcat_users_type(text: str, start: Position, end
         "5:5",
         "-5:-10",
         "@-1h:-2h",
+        "@1h:2h",
         "@end",
         "@12345",
         "9" * 5_000,
