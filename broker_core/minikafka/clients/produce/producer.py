@@ -516,10 +516,10 @@ class BatchingProducer:
                     elif self._has_more_work(now_ms):
                         self._work.notify()
                     return task
-                if self._sender.has_callbacks:
+                if self._sender.has_callbacks or self._sender.is_warning_due(now_ms):
                     self._lock.release()
                     try:
-                        self._runner.run_callbacks()
+                        self._runner.report()
                     finally:
                         self._lock.acquire()
                     continue  # the lock was released meanwhile, so the state may have changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
+from minikafka.base.errors import AuthenticationFailed, BrokerError, ErrorCode, LocalWireError, MinikafkaError
 from minikafka.base.files import Buffer
 from minikafka.base.ids import BrokerAddress, TopicPartition
 from minikafka.base.text import first_of, shorten
@@ -42,6 +42,17 @@ SENT_INSTEAD = frozenset(
     }
 )
 """The errors after which a batch is sent that its leader was to copy."""
+CODE_HINTS = {
+    ErrorCode.CORRUPT_MESSAGE: "; also the error for a record without a key in a compacted topic",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; the leader has lost acknowledged records, as after an "
+    "unclean election",
+    ErrorCode.KAFKA_STORAGE_ERROR: "; its disk failed or is full, or a directory is missing: see the log "
+    "of the broker",
+}
+"""The hints in the error of a batch, by code."""
+_NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
+"""Retriable codes that brokers send only before an append. All others may come while an append waits for
+replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +193,12 @@ def record_errors(
         )
         for row in result.record_errors
     }
+
+
+def may_be_appended(error: MinikafkaError) -> bool:
+    """Return True if a broker may have appended the batch of an attempt that ended with ``error``."""
+    if isinstance(error, AuthenticationFailed):
+        return False
+    if isinstance(error, BrokerError):
+        return (error.is_retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
+    return not isinstance(error, LocalWireError)

@@ -41,9 +41,9 @@ from minikafka.base.errors import (
     AuthenticationFailed,
     BrokerError,
     ErrorCode,
-    LocalWireError,
     MinikafkaError,
     NetworkError,
+    NoResponse,
     RemoteWireError,
 )
 from minikafka.base.ids import TopicPartition
@@ -60,6 +60,7 @@ from minikafka.clients.produce.accumulator import RecordAccumulator
 from minikafka.clients.produce.batch import ProducerBatch
 from minikafka.clients.produce.config import BatchingConfig
 from minikafka.clients.produce.requests import (
+    CODE_HINTS,
     COPY_BYTES,
     SENT_INSTEAD,
     TOO_LARGE_SETTINGS,
@@ -69,6 +70,7 @@ from minikafka.clients.produce.requests import (
     Task,
     TransactionTask,
     fit_together,
+    may_be_appended,
     new_leaders,
     record_errors,
     refusal_text,
@@ -76,6 +78,7 @@ from minikafka.clients.produce.requests import (
 from minikafka.clients.produce.retry_log import NO_LEADER_KNOWN, RetryLog
 from minikafka.clients.produce.send_future import UNKNOWN_OFFSET, SendFuture
 from minikafka.clients.produce.sequence_numbers import SequenceNumbers
+from minikafka.clients.produce.throttle_log import ThrottleLog
 from minikafka.records.format.message_set import NO_TIMESTAMP
 from minikafka.wire.apis.copy_batches import MAX_COPIES
 from minikafka.wire.apis.current_leader import NodeEndpoint
@@ -84,17 +87,6 @@ from minikafka.wire.apis.produce import ProducePartitionResponse, ProduceRespons
 if TYPE_CHECKING:
     from minikafka.clients.produce.transaction_manager import TransactionManager
     from minikafka.clients.produce.transaction_requests import Outcome
-
-_CODE_HINTS = {
-    ErrorCode.CORRUPT_MESSAGE: "; also the error for a record without a key in a compacted topic",
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "; the leader has lost acknowledged records, as after an "
-    "unclean election",
-    ErrorCode.KAFKA_STORAGE_ERROR: "; its disk failed or is full, or a directory is missing: see the log "
-    "of the broker",
-}
-_NOT_APPENDED = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.NOT_ENOUGH_REPLICAS})
-"""Retriable codes that brokers send only before an append. All others may come while an append waits for
-replicas."""
 
 
 class LeaderCache(Protocol):
@@ -158,6 +150,7 @@ class Sender:
         self._pending_topics: set[str] = set()
         self._next_lookup_ms: dict[str, int] = {}
         self._retry_log = RetryLog()
+        self._throttle_log = ThrottleLog()
         self._waiting_error: MinikafkaError | None = None
         self._waiting_reason = ""
         self._futures_to_notify: list[SendFuture] = []
@@ -226,7 +219,7 @@ class Sender:
     def _fail_ended(self, now_ms: int) -> None:
         """Fail the batches that are not sent any more."""
         for batch in self._accumulator.expired_batches(now_ms):
-            self._fail(batch, self._expiry_error(batch))
+            self._fail(batch, self._expiry_error(batch, now_ms))
         if self._sequences.fatal_error is not None:
             self._fail_unready(self._sequences.fatal_error, now_ms)
         if self._transactions is not None and self._transactions.drops_batches:
@@ -291,9 +284,15 @@ class Sender:
             self._fail_unready(error, now_ms)
 
     def next_due_ms(self, now_ms: int) -> int | None:
-        """Return the milliseconds until ``next_task`` returns a task with time alone; None for never."""
+        """Return the ms until ``next_task`` returns a task, or a warning is due, with time alone; None for
+        never.
+        """
         waits = [again - now_ms for again in self._next_lookup_ms.values() if again > now_ms]
-        dues = self._accumulator.next_due_ms(now_ms), self._sequences.next_id_request_ms(now_ms)
+        dues = (
+            self._accumulator.next_due_ms(now_ms),
+            self._sequences.next_id_request_ms(now_ms),
+            self._throttle_log.next_check_ms(now_ms),
+        )
         return min([*waits, *(due for due in dues if due is not None)], default=None)
 
     def handle_metadata(self, task: MetadataTask, errors: Mapping[str, MinikafkaError], now_ms: int) -> None:
@@ -381,6 +380,7 @@ class Sender:
         results: dict[tuple[str, int], ProducePartitionResponse] = {}
         moved: frozenset[TopicPartition] = frozenset()
         if response is not None:
+            self._throttle_log.record_response(task.broker_id, response.throttle_time_ms, now_ms)
             results = {(topic.name, p.index): p for topic in response.topics for p in topic.partitions}
             if response.node_endpoints:
                 named = new_leaders(response, task.broker_id)
@@ -436,7 +436,7 @@ class Sender:
     def _hint(self, code: ErrorCode, batch: ProducerBatch) -> str:
         if code not in NOT_ENOUGH_REPLICAS_CODES:
             authorization = authorization_hint(code, "Write", f"Topic:{batch.topic_partition.topic}")
-            return _CODE_HINTS.get(code, authorization)
+            return CODE_HINTS.get(code, authorization)
         return not_enough_replicas_hint(self._leaders.known_in_sync(batch.topic_partition))
 
     def handle_failure(self, task: ProduceTask, error: MinikafkaError, now_ms: int) -> None:
@@ -472,12 +472,19 @@ class Sender:
     @property
     def has_retry_warning(self) -> bool:
         """True if ``retry_warning`` may return a warning. May be read without the lock."""
-        return bool(self._retry_log)
+        return bool(self._retry_log) or bool(self._throttle_log)
+
+    def is_warning_due(self, now_ms: int) -> bool:
+        """Return True if ``retry_warning`` is to be called although nothing has happened."""
+        return self._throttle_log.next_check_ms(now_ms) == 0
 
     def retry_warning(self, now_ms: int) -> str | None:
         """Return the due warning about lasting failures: partitions, reason, time left; or None."""
-        waiting = self._accumulator.incomplete_batches()
-        return self._retry_log.due_warning(waiting, self.delivery_timeout_ms, now_ms)
+        waiting, timeout_ms = self._accumulator.incomplete_batches(), self.delivery_timeout_ms
+        leader = self._leaders.known_leader
+        return self._retry_log.due_warning(waiting, timeout_ms, now_ms) or (
+            self._throttle_log.due_warning(waiting, leader, timeout_ms, now_ms)
+        )
 
     @property
     def has_callbacks(self) -> bool:
@@ -492,7 +499,7 @@ class Sender:
     def _retry_or_fail(
         self, batch: ProducerBatch, error: MinikafkaError, now_ms: int, *, has_leader: bool = False
     ) -> None:
-        batch.may_be_appended = batch.may_be_appended or _may_be_appended(error)
+        batch.may_be_appended = batch.may_be_appended or may_be_appended(error)
         if is_retriable(error):
             if not has_leader:
                 self._leaders.invalidate(batch.topic_partition.topic)
@@ -512,7 +519,7 @@ class Sender:
         if group.failures > self._config.retries:
             self._fail_group(batch, error)
         elif group.not_before_ms >= batch.created_ms + self._config.delivery_timeout_ms:
-            self._fail(batch, self._expiry_error(batch))
+            self._fail(batch, self._expiry_error(batch, now_ms))
         else:
             self.resends += 1
             self.metrics.record_retry(batch.topic_partition.topic, batch.count)
@@ -533,9 +540,12 @@ class Sender:
         )
         self._fail(batch, BrokerError(code, text))
 
-    def _expiry_error(self, batch: ProducerBatch) -> MinikafkaError:
+    def _expiry_error(self, batch: ProducerBatch, now_ms: int) -> MinikafkaError:
         group = batch.group
-        last = group.last_error or self._waiting_error or NetworkError(NO_LEADER_KNOWN)
+        last = group.last_error
+        if last is None or isinstance(last, NoResponse):
+            last = self._waiting_cause(batch, now_ms) or last
+        last = last or self._waiting_error or NetworkError(NO_LEADER_KNOWN)
         text = (
             f"{batch} not acknowledged within {self._config.delivery_timeout_ms} ms "
             f"after {group.failures} failed attempts"
@@ -543,6 +553,16 @@ class Sender:
         error = FailedAttempts.of(last).network_error(text)
         error.__cause__ = group.last_error
         return error
+
+    def _waiting_cause(self, batch: ProducerBatch, now_ms: int) -> NetworkError | None:
+        """Return the reason why a batch whose leader is known was not sent."""
+        leader = self._leaders.known_leader(batch.topic_partition)
+        if leader is None:
+            return None
+        throttled = self._throttle_log.error(leader, now_ms)
+        if throttled or batch.group.last_error or self._waiting_error:
+            return throttled
+        return NetworkError(f"it waited for responses of broker {leader} to earlier requests")
 
     def _acknowledge(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
         batch.group.failures = 0
@@ -576,12 +596,3 @@ class Sender:
             if future.has_callback:
                 self._futures_to_notify.append(future)
         batch.produce_result.done = True  # last: after Ctrl-C before it, ``fail_task`` does all this again
-
-
-def _may_be_appended(error: MinikafkaError) -> bool:
-    """Return True if a broker may have appended the batch of an attempt that ended with ``error``."""
-    if isinstance(error, AuthenticationFailed):
-        return False
-    if isinstance(error, BrokerError):
-        return (error.is_retriable or error.code is ErrorCode.UNKNOWN) and error.code not in _NOT_APPENDED
-    return not isinstance(error, LocalWireError)

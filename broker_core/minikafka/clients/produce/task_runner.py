@@ -125,7 +125,7 @@ class TaskRunner:
         while True:
             with self._work:
                 task = self._sender.next_task(self._clock.monotonic_ms())
-            self._report()
+            self.report()
             if task is None:
                 return began
             began = True
@@ -142,7 +142,7 @@ class TaskRunner:
         outcome = self._response(request)
         self._requests.remove(request)
         self._handle(request.task, outcome, request.reply.latency_ms)
-        self._report()
+        self.report()
 
     def run(self, task: Task, put_aside: Callable[[_Request], None] | None = None) -> None:
         """Execute a task, from encoding to the response, and call the callbacks of what ended. A request that
@@ -167,7 +167,7 @@ class TaskRunner:
             self._fail_task(task, error)
             if not isinstance(error, Exception):  # Ctrl-C
                 raise
-        self._report()
+        self.report()
 
     def _fail_task(self, task: Task, error: BaseException) -> None:
         if isinstance(error, Exception):
@@ -184,7 +184,8 @@ class TaskRunner:
         for task in lost:
             self._fail_task(task, error)
 
-    def _report(self) -> None:
+    def report(self) -> None:
+        """Call due callbacks, and log a due warning."""
         self.run_callbacks()
         self._log_retry_warning()
 

@@ -304,6 +304,53 @@ def test_a_batch_that_never_found_a_leader_tells_why() -> None:
     assert "after 0 failed attempts: nobody answers" in str(future.error)
 
 
+def throttled_sender(throttle_ms: int) -> tuple[SenderHarness, SendFuture]:
+    """Return a sender whose broker has paused it before the second of two requests, and a batch behind it."""
+    harness = SenderHarness(request_timeout_ms=9_000, delivery_timeout_ms=9_000, max_in_flight=1)
+    harness.put(A)
+    task = harness.produce()
+    harness.put(A)
+    harness.sender.handle_response(task, replace(answer(task), throttle_time_ms=throttle_ms), 0)
+    harness.produce()
+    (waiting,) = harness.put(B)
+    return harness, waiting
+
+
+def test_a_batch_that_expires_by_a_quota_tells_so() -> None:
+    harness, waiting = throttled_sender(31_000)
+    harness.sender.next_task(9_000)
+    assert str(waiting.error) == (
+        "1 record for t-1 not acknowledged within 9000 ms after 0 failed attempts: broker 1 paused this "
+        "client by its quota (throttle_time_ms=31000); send less, or raise producer_byte_rate"
+    )
+
+
+def test_a_batch_that_expires_behind_others_blames_no_leader() -> None:
+    harness, waiting = throttled_sender(0)
+    harness.sender.next_task(9_000)
+    assert str(waiting.error).endswith("attempts: it waited for responses of broker 1 to earlier requests")
+
+
+def test_a_wait_by_a_quota_is_told_after_two_seconds_and_every_ten() -> None:
+    harness, _ = throttled_sender(31_000)
+    assert harness.sender.next_due_ms(0) == 2_000
+    assert not harness.sender.is_warning_due(1_999)
+    assert harness.sender.is_warning_due(2_000)
+    assert harness.sender.retry_warning(2_000) == (
+        "2 records for t-0, t-1 not acknowledged for 2 s: broker 1 paused this client by its quota "
+        "(throttle_time_ms=31000); send less, or raise producer_byte_rate; waiting, for 7 s more"
+    )
+    assert harness.sender.retry_warning(11_999) is None
+    assert str(harness.sender.retry_warning(12_000)).startswith("still 2 records for t-0, t-1 ")
+
+
+def test_a_pause_that_is_over_is_told_no_more() -> None:
+    harness, _ = throttled_sender(500)
+    assert harness.sender.retry_warning(2_600) is None
+    assert not harness.sender.has_retry_warning
+    assert harness.sender.next_due_ms(2_600) != 0
+
+
 def test_leaders_are_looked_for_once_at_a_time_and_not_in_a_loop() -> None:
     harness = SenderHarness()
     harness.put(OTHER, A)
