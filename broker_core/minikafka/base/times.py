@@ -53,6 +53,13 @@ def parse_moment(option: str, text: str, now_ms: int, allowed: str = f"must be {
     return parse_time(option, text, allowed) if ago_ms is None else max(0, now_ms - ago_ms)
 
 
+def check_not_future(option: str, text: str, time_ms: int, now_ms: int, advice: str = "") -> int:
+    """Return ``time_ms``, which ``text`` means. Raise ConfigError if it is in the future."""
+    if time_ms > now_ms:
+        raise ConfigError(option, text, f"is in the future; it is {utc_text(now_ms)} now{advice}")
+    return time_ms
+
+
 def parse_duration(option: str, text: str) -> int:
     """Parse a duration, 1h30m or ISO 8601, to ms. Raise ConfigError."""
     found = duration_ms(text.strip())

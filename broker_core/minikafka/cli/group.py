@@ -17,11 +17,12 @@ from minikafka.base.clock import SystemClock
 from minikafka.base.errors import BrokerError, ConfigError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition, check_topic_name
 from minikafka.base.text import counted, first_of
-from minikafka.base.times import parse_moment, time_before
+from minikafka.base.times import time_before
 from minikafka.cli.connection import connect
 from minikafka.cli.group_reset import (
     parse_file,
     parse_offset,
+    parse_reset_time,
     parse_seek,
     parse_shift,
     parse_target,
@@ -257,7 +258,7 @@ def reset(
         latest=to_latest,
         current=to_current,
         offset=to_offset,
-        time_ms=None if to_time is None else parse_moment("--to-time", to_time, now_ms),
+        time_ms=None if to_time is None else parse_reset_time(to_time, now_ms),
         since_ms=None if by_duration is None else time_before("--by-duration", by_duration, now_ms),
         shift=shift_by,
         file=from_file is not None,

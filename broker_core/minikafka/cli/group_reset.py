@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from minikafka.base.config.types import digit_list, digits
 from minikafka.base.errors import ConfigError
 from minikafka.base.ids import TopicPartition
-from minikafka.base.times import MOMENTS, parse_moment
+from minikafka.base.times import MOMENTS, check_not_future, parse_moment
 from minikafka.cli.options import NotExactlyOne
 
 if TYPE_CHECKING:
@@ -65,10 +65,15 @@ def parse_seek(text: str, now_ms: int) -> ResetTarget:
     word = text.strip()
     if word in {"start", "end"}:
         return ResetTarget(Rule.EARLIEST if word == "start" else Rule.LATEST)
-    try:
-        return ResetTarget(Rule.TIME, parse_moment("--to", word.removeprefix("@"), now_ms))
-    except ConfigError:
-        raise ConfigError("--to", text, f"must be start, end, {MOMENTS}") from None
+    time_ms = parse_moment("--to", word.removeprefix("@"), now_ms, f"must be start, end, {MOMENTS}")
+    check_not_future("--to", text, time_ms, now_ms, "; to skip all messages, use end")
+    return ResetTarget(Rule.TIME, time_ms)
+
+
+def parse_reset_time(text: str, now_ms: int) -> int:
+    """Parse ``group reset --to-time``. Raise ConfigError."""
+    time_ms = parse_moment("--to-time", text, now_ms)
+    return check_not_future("--to-time", text, time_ms, now_ms, "; to skip all messages, use --to-latest")
 
 
 def parse_offset(text: str) -> int:

@@ -46,9 +46,10 @@ def _level(text: str) -> int:
 
 
 def _since(text: str) -> int:
-    from minikafka.base.times import parse_moment
+    from minikafka.base.times import check_not_future, parse_moment
 
-    return parse_moment("--since", text, time.time_ns() // 1_000_000)
+    now_ms = time.time_ns() // 1_000_000
+    return check_not_future("--since", text, parse_moment("--since", text, now_ms), now_ms)
 
 
 def _format(text: str | LogFormat) -> LogFormat:

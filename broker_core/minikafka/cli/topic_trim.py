@@ -9,7 +9,7 @@ import typer
 from minikafka.base.clock import SystemClock
 from minikafka.base.errors import ConfigError
 from minikafka.base.text import counted, first_of
-from minikafka.base.times import utc_text
+from minikafka.base.times import check_not_future
 from minikafka.cli.connection import connect
 from minikafka.cli.options import (
     Bootstrap,
@@ -72,9 +72,8 @@ def trim(
         raise ConfigError("--offset", offset, ALLOWED) from None
     if wanted.end is not None:
         raise ConfigError("--offset", offset, "must be one offset or time, not a range")
-    if wanted.start.anchor is Anchor.TIME and wanted.start.value > now_ms:
-        allowed = f"is in the future; it is {utc_text(now_ms)} now; to delete all messages, use end"
-        raise ConfigError("--offset", offset, allowed)
+    if wanted.start.anchor is Anchor.TIME:
+        check_not_future("--offset", offset, wanted.start.value, now_ms, "; to delete all messages, use end")
     with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
         chosen = connect.existing_topic(Admin(cluster), name).chosen(partitions)
         found = find_ranges(cluster, chosen, wanted, cluster.deadline())

@@ -282,6 +282,21 @@ def test_a_group_is_set_at_once_to_where_rpk_says(
     assert offsets_of(brokers) == offsets
 
 
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        (("seek", "g", "--to", "@2100-01-01"), "use end"),
+        (("reset", "g", "--to-time", "4102444800000", "--execute"), "use --to-latest"),
+    ],
+)
+def test_a_time_in_the_future_sets_no_offsets(
+    brokers: BrokerHarness, cli: CommandLine, words: tuple[str, ...], advice: str
+) -> None:
+    assert cli.run("group", *words) == 2
+    assert f"{words[2]}={words[3]!r}: is in the future; it is " in cli.err
+    assert cli.err.endswith(f"; to skip all messages, {advice}\n")
+
+
 def test_a_seek_can_be_only_shown_and_needs_a_place(brokers: BrokerHarness, cli: CommandLine) -> None:
     assert cli.run("group", "seek", "g", "--to", "end", "--dry-run") == 0
     assert cli.err == "minikafka: nothing was changed; leave out --dry-run to set the offsets\n"

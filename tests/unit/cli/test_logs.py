@@ -71,6 +71,7 @@ def test_lines_are_chosen(
     [
         (("--level", "loud"), "--level='loud': must be debug, info, warning or error"),
         (("--since", "soon"), "or how long ago (1h, 1h30m, PT1H)"),
+        (("--since", "2100-01-01"), "--since='2100-01-01': is in the future; it is "),
         (("--broker", "x"), "--broker='x': must be a whole number"),
         (("--broker", "7"), "has no log of broker-7"),
         (("--format", "xml"), "--format='xml': must be text or json"),

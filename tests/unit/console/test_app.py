@@ -267,6 +267,7 @@ def test_a_plan_that_does_not_fit_the_logs_changes_nothing(
     [
         ("rule=offset&value=x", "Offset, time, duration or number (&#39;x&#39;): must be a whole number"),
         ("rule=time&value=noon", "must be a time"),
+        ("rule=time&value=2100-01-01", "is in the future; it is "),
         ("rule=back&value=1", "duration such as 30m, 1h"),
         ("rule=offset", "Offset, time, duration or number (empty)"),
         ("rule=magic", "must be one of"),

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from minikafka.base.errors import BrokerError, ConfigError, MinikafkaError
 from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
-from minikafka.base.times import parse_moment, time_before
+from minikafka.base.times import check_not_future, parse_moment, time_before
 from minikafka.clients.admin.group_stores import StoredGroup
 from minikafka.clients.admin.groups import no_such_group, total_lag
 from minikafka.clients.admin.offset_resets import (
@@ -212,7 +212,8 @@ def _target(rule: str, value: str, now_ms: int) -> ResetTarget:
     if rule == "shift":
         return ResetTarget(kind, parse_number("value", value, -OFFSET_MAX, OFFSET_MAX))
     if rule == "time":
-        return ResetTarget(kind, parse_moment("value", value, now_ms))
+        time_ms = parse_moment("value", value, now_ms)
+        return ResetTarget(kind, check_not_future("value", value, time_ms, now_ms))
     if rule == "back":
         return ResetTarget(kind, time_before("value", value, now_ms))
     return ResetTarget(kind)
