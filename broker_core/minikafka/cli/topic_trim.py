@@ -62,7 +62,7 @@ def trim(
     Deleted messages do not come back. Topics that are only compacted cannot be trimmed.
     """
     from minikafka.clients.admin.admin import Admin
-    from minikafka.clients.admin.record_deletion import delete_records
+    from minikafka.clients.admin.record_deletion import check_deletable, delete_records
     from minikafka.clients.fetch.read_ranges import Anchor, find_ranges, parse_read_range
 
     now_ms = SystemClock().now_ms()
@@ -75,7 +75,10 @@ def trim(
     if wanted.start.anchor is Anchor.TIME:
         check_not_future("--offset", offset, wanted.start.value, now_ms, "; to delete all messages, use end")
     with connect.cluster_client(bootstrap, data_dir, command_config) as cluster:
-        chosen = connect.existing_topic(Admin(cluster), name).chosen(partitions)
+        admin = Admin(cluster)
+        topic = connect.existing_topic(admin, name)
+        chosen = topic.chosen(partitions)
+        check_deletable(admin, topic)
         found = find_ranges(cluster, chosen, wanted, cluster.deadline())
         _check_ends(offset, wanted.start, found)
         starts = {tp: part.start for tp, part in found.items()}

@@ -86,3 +86,17 @@ def test_a_time_in_the_future_deletes_nothing(brokers: BrokerHarness, cli: Comma
 def test_a_time_after_the_last_message_means_the_end(brokers: BrokerHarness, cli: CommandLine) -> None:
     assert cli.run("topic", "trim", "t", "-o", "@1h", "--execute") == 0
     assert starts(brokers) == [5, 2]
+
+
+@pytest.mark.parametrize("options", [(), ("--execute",)])
+def test_a_topic_that_is_only_compacted_is_refused(
+    brokers: BrokerHarness, cli: CommandLine, options: tuple[str, ...]
+) -> None:
+    assert cli.run("config", "set", "topic", "t", "cleanup.policy=compact") == 0, cli.err
+    assert cli.run("topic", "trim", "t", "-o", "end", *options) == 1
+    assert cli.err.endswith(
+        "t has cleanup.policy=compact, so its records cannot be deleted by offset; add delete to "
+        "cleanup.policy, or write tombstones\n"
+    )
+    assert cli.run("config", "set", "topic", "t", "cleanup.policy=compact,delete") == 0, cli.err
+    assert cli.run("topic", "trim", "t", "-o", "end", *options) == 0

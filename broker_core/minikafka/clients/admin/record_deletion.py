@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from minikafka.base.errors import BrokerError, ErrorCode, MinikafkaError
 from minikafka.base.ids import TopicPartition, rows_by_topic
@@ -18,8 +19,38 @@ from minikafka.wire.apis.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from minikafka.wire.apis.describe_configs import ConfigResourceType
 
-__all__ = ["HIGH_WATERMARK", "delete_records"]
+if TYPE_CHECKING:
+    from minikafka.clients.admin.admin import Admin
+    from minikafka.clients.network.metadata import TopicMetadata
+
+__all__ = ["HIGH_WATERMARK", "check_deletable", "delete_records"]
+
+
+def check_deletable(admin: Admin, topic: TopicMetadata) -> None:
+    """Raise the BrokerError with which ``delete_records`` would fail: for an internal topic, and for one that
+    is only compacted. A topic whose settings the client may not see passes.
+    """
+    if topic.is_internal:
+        raise _refusal(ErrorCode.INVALID_TOPIC, topic.name)
+    try:
+        settings = admin.describe_configs(ConfigResourceType.TOPIC, topic.name)
+    except BrokerError:
+        return
+    policy = next((it.value for it in settings if it.name == "cleanup.policy"), None)
+    if policy is not None and "delete" not in policy.replace(" ", "").split(","):
+        raise _refusal(ErrorCode.POLICY_VIOLATION, topic.name)
+
+
+def _refusal(code: ErrorCode, topic: str) -> BrokerError:
+    if code is ErrorCode.INVALID_TOPIC:
+        return BrokerError(code, f"{topic} is an internal topic, so its records cannot be deleted by offset")
+    return BrokerError(
+        code,
+        f"{topic} has cleanup.policy=compact, so its records cannot be deleted by offset; add delete to "
+        "cleanup.policy, or write tombstones",
+    )
 
 
 def delete_records(
@@ -51,6 +82,8 @@ def delete_records(
                     continue
                 hint = authorization_hint(code, "Delete", f"topic {tp.topic!r}")
                 error = BrokerError(code, f"deleting records of {tp}{hint}")
+                if code in {ErrorCode.INVALID_TOPIC, ErrorCode.POLICY_VIOLATION}:
+                    error = _refusal(code, tp.topic)
                 if not is_retriable(error):
                     raise error
                 cluster.invalidate(tp.topic)

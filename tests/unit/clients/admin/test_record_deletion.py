@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from minikafka.base.errors import BrokerError, ErrorCode
-from minikafka.base.ids import TopicPartition
+from minikafka.base.ids import OFFSETS_TOPIC, TopicPartition
 from minikafka.clients.admin.admin import EARLIEST, Admin
-from minikafka.clients.admin.record_deletion import HIGH_WATERMARK, delete_records
+from minikafka.clients.admin.record_deletion import HIGH_WATERMARK, check_deletable, delete_records
 from minikafka.clients.produce import BatchingConfig, BatchingProducer
 from tests.support.broker_harness import BrokerHarness
 
@@ -30,3 +30,13 @@ def test_an_offset_beyond_the_log_is_an_error() -> None:
     with pytest.raises(BrokerError, match="deleting records of t-0") as caught:
         delete_records(client, {TopicPartition("t", 0): 9}, client.deadline())
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_an_internal_topic_is_an_error_that_says_so() -> None:
+    client = BrokerHarness(1, {OFFSETS_TOPIC: 1}).client()
+    admin = Admin(client)
+    with pytest.raises(BrokerError, match="__consumer_offsets is an internal topic, so") as before:
+        check_deletable(admin, admin.describe_topic(OFFSETS_TOPIC))
+    with pytest.raises(BrokerError) as caught:
+        delete_records(client, {TopicPartition(OFFSETS_TOPIC, 0): 0}, client.deadline())
+    assert str(caught.value) == str(before.value)
