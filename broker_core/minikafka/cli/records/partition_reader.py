@@ -146,8 +146,13 @@ def note_open_transactions(admin: Admin, positions: Mapping[TopicPartition, int]
     stable = _known(admin.offsets(dict.fromkeys(positions, LATEST), isolation=IsolationLevel.READ_COMMITTED))
     held = [tp for tp, offset in positions.items() if stable[tp] <= offset < ends[tp]]
     then = "waiting for its end" if waits else "ending before it"
-    advice = "; `minikafka txn find-hanging` finds one that nobody will end"
-    _note("an open transaction holds back messages of", held, "which ends at", ends, then + advice)
+    if held:
+        place = f"--topic {held[0].topic} --partition {held[0].partition}"
+        then += (
+            f"; `minikafka txn describe-producers {place}` shows its producer, `minikafka txn find-hanging "
+            f"{place}` whether nobody will end it"
+        )
+    _note("an open transaction holds back messages of", held, "which ends at", ends, then)
     return bool(held)
 
 

@@ -458,7 +458,8 @@ class TransactionAdmin:
             except (NetworkError, RemoteWireError) as error:
                 raise MinikafkaError(
                     f"no response about the marker for {tp}, which may be written: {error}; look with "
-                    "`minikafka txn find-hanging` before you try again"
+                    f"`minikafka txn find-hanging --topic {tp.topic} --partition {tp.partition}` "
+                    "before you try again"
                 ) from None
             codes = [
                 part.error_code

@@ -300,7 +300,8 @@ def test_a_wait_behind_an_open_transaction_is_told_once(
     assert next(messages)[1].value == b"d"
     told = (
         "minikafka: an open transaction holds back messages of t-1 (which ends at 1): waiting for its end; "
-        "`minikafka txn find-hanging` finds one that nobody will end\n"
+        "`minikafka txn describe-producers --topic t --partition 1` shows its producer, "
+        "`minikafka txn find-hanging --topic t --partition 1` whether nobody will end it\n"
     )
     assert capsys.readouterr().err == told
     topic.while_it_waits(lambda: topic.brokers.fill(T0, b"e"))
