@@ -11,6 +11,8 @@ import pytest
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.zookeeper.groups import ZooKeeperGroups
 from minikafka.console.app import PAGES
+from minikafka.records.format.batch import build_batch
+from minikafka.records.format.message_set import Record
 from minikafka.wire.api import ApiKey
 from tests.support.broker_harness import SERVED, BrokerHarness
 from tests.unit.console.conftest import T0, T1, ConsoleClient
@@ -262,6 +264,22 @@ def test_brokers_that_are_too_old_are_named(console: ConsoleClient, brokers: Bro
     assert response.status_code == 501
     assert "Kafka 3.0" in response.text
     assert "no sizes from broker" in console.page("/topics/orders")
+
+
+def test_what_an_open_transaction_holds_back_is_beside_the_lag(
+    console: ConsoleClient, brokers: BrokerHarness
+) -> None:
+    records = [Record(None, b"v")] * 3
+    batch = build_batch(records, producer_id=7, producer_epoch=0, transactional=True)
+    brokers.logs[T0].append(batch)
+    brokers.commit("billing", {T0: 2, T1: 3})
+    held = '3 held back by an <a href="/transactions">open transaction</a>'
+    text = console.page("/group?id=billing")
+    assert "<strong>6</strong>" in text
+    assert text.count("held back") == text.count(held) == 1
+    assert console.page("/topics/orders").count(held) == 1
+    brokers.commit("billing", {T0: 7})
+    assert '1 held back by an <a href="/transactions">' in console.page("/group?id=billing")
 
 
 def test_links_name_the_partition_also_if_it_is_zero(console: ConsoleClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from starlette.responses import RedirectResponse, Response
@@ -11,7 +12,7 @@ from minikafka.base.ids import TopicPartition
 from minikafka.base.text import first_of
 from minikafka.base.times import check_not_future, parse_moment, time_before
 from minikafka.clients.admin.group_stores import StoredGroup
-from minikafka.clients.admin.groups import no_such_group, total_lag
+from minikafka.clients.admin.groups import PartitionLag, no_such_group, total_lag
 from minikafka.clients.admin.offset_resets import (
     Chosen,
     Plan,
@@ -25,7 +26,7 @@ from minikafka.clients.fetch.read_ranges import OFFSET_MAX
 from minikafka.console.lag_history import LineChart
 from minikafka.console.settings import PAGE_TIMEOUT_MS
 from minikafka.console.texts import field_problem, parse_number, path
-from minikafka.console.views.topics import paged
+from minikafka.console.views.topics import last_stable_offsets, paged
 from minikafka.console.visit import Visit
 
 
@@ -104,6 +105,7 @@ def group(visit: Visit) -> Response:
         name=name,
         found=found,
         lags=lags,
+        held_back=_held_back(visit, lags),
         pages=pages,
         sort=visit.param("sort"),
         total=total_lag(found.lags),
@@ -113,6 +115,13 @@ def group(visit: Visit) -> Response:
         done=visit.number("done", 0),
         parameters={"id": name, "sort": visit.param("sort")},
     )
+
+
+def _held_back(visit: Visit, lags: Sequence[PartitionLag]) -> dict[TopicPartition, int]:
+    """Return the part of each lag that is behind the start of an open transaction."""
+    waiting = {row.topic_partition: row for row in lags if row.lag}
+    stable = last_stable_offsets(visit, {tp: row.end_offset for tp, row in waiting.items()})
+    return {tp: min(waiting[tp].lag or 0, (waiting[tp].end_offset or 0) - at) for tp, at in stable.items()}
 
 
 def _described(visit: Visit, name: str) -> StoredGroup:
