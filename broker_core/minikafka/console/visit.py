@@ -176,6 +176,7 @@ class Visit:
             "csrf": self.console.sessions.csrf_token(self.session.session_id),
             "notes": self.notes,
             "allow_changes": self.allow_changes,
+            "schemas": self.schemas is not None,
             "user": self.session.user,
             "login": self.console.settings.login.value,
             "bootstrap": first_of(self.access.cluster.bootstrap_text.split(","), 1),

@@ -282,5 +282,9 @@ def test_what_an_open_transaction_holds_back_is_beside_the_lag(
     assert '1 held back by an <a href="/transactions">' in console.page("/group?id=billing")
 
 
+def test_a_search_without_a_registry_has_no_word_of_schemas(console: ConsoleClient) -> None:
+    assert "decoded by a schema" not in console.page("/topics/orders/search?text=id")
+
+
 def test_links_name_the_partition_also_if_it_is_zero(console: ConsoleClient) -> None:
     assert 'href="/topics/orders/messages?partition=0"' in console.page("/topics/orders")

@@ -268,6 +268,7 @@ def test_pages_show_values_and_what_could_not_be_decoded(
         text = console.page(f"/topics/orders/{page}")
         assert "{&#34;city&#34;: &#34;&lt;Wien&gt;&#34;}" in text
         assert "Avro, schema id 1<" in text
+        assert ("looks into the bytes" in text) == page.startswith("search")
     text = console.page("/topics/orders/messages?partition=0")
     assert "schema id 9 (Confluent wire format): the registry does not have it" in text
     assert "schema id 1 (Confluent wire format): city: a length" in text
