@@ -269,6 +269,8 @@ def test_a_plan_that_does_not_fit_the_logs_changes_nothing(
         ("rule=time&value=noon", "must be a time"),
         ("rule=time&value=2100-01-01", "is in the future; it is "),
         ("rule=back&value=1", "duration such as 30m, 1h"),
+        ("rule=earliest&value=3", "is not used in a reset to the start of the log: choose an offset"),
+        ("rule=latest&value=1h", "is not used in a reset to the end of the log: choose an offset"),
         ("rule=offset", "Offset, time, duration or number (empty)"),
         ("rule=magic", "must be one of"),
         ("rule=earliest&topic=orders:9", "orders-9"),

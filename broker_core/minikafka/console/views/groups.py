@@ -225,6 +225,12 @@ def _target(rule: str, value: str, now_ms: int) -> ResetTarget:
         return ResetTarget(kind, check_not_future("value", value, time_ms, now_ms))
     if rule == "back":
         return ResetTarget(kind, time_before("value", value, now_ms))
+    if value:
+        raise ConfigError(
+            "value",
+            value,
+            f"is not used in a reset {RULES[rule][0]}: choose an offset, a time or a number, or clear it",
+        )
     return ResetTarget(kind)
 
 
