@@ -12,6 +12,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -51,6 +52,7 @@ WAITED_MAX_S, WAITED_WITHIN_S = 3.0, 10.0
 """The time in which the registry is waited for, in each such span."""
 _KEPT = 50
 """Schemas whose decoders are kept: one of thousands of fields takes megabytes."""
+_OPTION = "--schema-registry"
 _SLOW = "the schema registry is slow or away; load the page again"
 T = TypeVar("T")
 
@@ -81,10 +83,11 @@ class Schemas:
             f"{NAMESPACE}max.retries": "0",
         }
         try:
-            return cls(SchemaRegistryClient(registry_config(settings), clock))
+            config = replace(registry_config(settings), url_name=_OPTION)
+            return cls(SchemaRegistryClient(config, clock))
         except ConfigErrors as error:
             fault = error.faults[0]
-            raise ConfigError("--schema-registry", fault.value, fault.allowed) from None
+            raise ConfigError(_OPTION, fault.value, fault.allowed) from None
 
     def decode(self, schema_id: int, data: bytes, most: int) -> tuple[str, str]:
         """Return the type of a schema, and a value of at most ``most`` bytes as JSON.

@@ -237,6 +237,16 @@ def test_one_that_waits_for_the_registry_keeps_others_a_short_time(
         assert first.result(10) == ("JSON", "{}")
 
 
+def test_a_registry_that_is_away_is_named_by_the_option(
+    registry: SchemaRegistry, brokers: BrokerHarness, serve: Callable[..., ConsoleClient]
+) -> None:
+    brokers.fill(T0, avro(registry, "string", "v"))
+    registry.close()
+    text = serve(brokers, schemas=Schemas.at(registry.url)).page("/topics/orders/messages?partition=0")
+    assert "--schema-registry" in text
+    assert "schema.registry.url" not in text
+
+
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"--schema-registry='nowhere': must begin with http"):
         Schemas.at("nowhere")

@@ -342,7 +342,7 @@ class SchemaRegistryClient:
             config.read_timeout_ms,
             allow_http=True,
             ssl_options=dict(config.ssl),
-            setting=f"{config.namespace}url",
+            setting=config.url_name,
             server=_SERVER,
             ssl_advice=f"its settings of TLS begin with {config.namespace}ssl.",
         )
@@ -357,7 +357,7 @@ class SchemaRegistryClient:
             wanted = "object" if answer_type is dict else "list"
             raise SchemaRegistryError(
                 f"{what}: {request.place} answered with something that is no JSON {wanted}; check "
-                f"{config.namespace}url, which must lead to a schema registry with Confluent's interface",
+                f"{config.url_name}, which must lead to a schema registry with Confluent's interface",
                 response.status,
             )
         return answer
@@ -383,17 +383,17 @@ class SchemaRegistryClient:
         )
 
     def _advice(self, status: int, code: int) -> str:
-        namespace = self._config.namespace
+        namespace, url = self._config.namespace, self._config.url_name
         if status in (401, 403):
-            return f"check {namespace}basic.auth.user.info, or the user in {namespace}url, and its rights"
+            return f"check {namespace}basic.auth.user.info, or the user in {url}, and its rights"
         if status == 404 and not code:
-            return f"check the path in {namespace}url"
+            return f"check the path in {url}"
         if status == 404:
-            return f"check that {namespace}url is the registry of the producers, and the subject's name"
+            return f"check that {url} is the registry of the producers, and the subject's name"
         if status == 409:
             return "the schema is not compatible with the subject's versions: change it, or the compatibility"
         if status in range(300, 400):
-            return f"set {namespace}url to the address that it redirects to"
+            return f"set {url} to the address that it redirects to"
         return "correct the schema, or the subject's settings in the registry"
 
     def _unexpected(self, what: str, problem: str) -> NoReturn:

@@ -45,7 +45,7 @@ class SchemaRegistryConfig:
     """The settings of one registry. A value: it can be compared, hashed, and sent to another process.
 
     addresses: of the same registry, tried in turn. ssl: the settings of TLS. namespace: before the name of
-    each setting in messages.
+    each setting in messages. url_name: the name of the setting that has the addresses.
     """
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = {
@@ -56,6 +56,7 @@ class SchemaRegistryConfig:
     addresses: tuple[RegistryAddress, ...]
     ssl: tuple[tuple[str, Password], ...] = ()
     namespace: str = NAMESPACE
+    url_name: str = URL
     connect_timeout_ms: int = setting(
         NAMESPACE + "http.connect.timeout.ms", capped_int64(1), 60_000, "How long a connection may take."
     )
@@ -137,6 +138,7 @@ def registry_config(properties: Mapping[str, str], prefix: str = "") -> SchemaRe
         addresses=tuple(address for address in addresses if address is not None),
         ssl=tuple((name, Password(value)) for name, value in sorted(ssl.items())),
         namespace=prefix + NAMESPACE,
+        url_name=prefix + URL,
         **values,
     )
 
