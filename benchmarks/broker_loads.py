@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+import urllib.request
 
 from minikafka.base.ids import TopicPartition
 from minikafka.clients.admin.admin import Admin, NewTopic
@@ -38,3 +40,11 @@ def produced_per_s(cluster: Cluster, messages: int, message_bytes: int) -> float
     command += ["--size", str(message_bytes)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(json.loads(done.stdout.splitlines()[-1])["records_per_s"])
+
+
+def read_ms(opener: urllib.request.OpenerDirector, address: str) -> tuple[float, int]:
+    """Return the time of a response by HTTP, and its bytes."""
+    began = time.perf_counter()
+    with opener.open(address) as response:
+        size = len(response.read())
+    return (time.perf_counter() - began) * 1000, size

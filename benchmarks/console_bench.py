@@ -16,12 +16,11 @@ import statistics
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator
 
 import psutil
-from broker_loads import create_many_partitions, produced_per_s
+from broker_loads import create_many_partitions, produced_per_s, read_ms
 
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
@@ -53,14 +52,6 @@ def console(bootstrap: str) -> Iterator[tuple[str, psutil.Process]]:
             yield process.stdout.readline().split()[1].rstrip("/"), psutil.Process(process.pid)
         finally:
             process.terminate()
-
-
-def read_ms(opener: urllib.request.OpenerDirector, address: str) -> tuple[float, int]:
-    """Return the time of a page, and its bytes."""
-    began = time.perf_counter()
-    with opener.open(address) as response:
-        size = len(response.read())
-    return (time.perf_counter() - began) * 1000, size
 
 
 def pages(opener: urllib.request.OpenerDirector, url: str) -> dict[str, float]:

@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Iterator
 
 import psutil
-from broker_loads import create_many_partitions, produced_per_s
+from broker_loads import create_many_partitions, produced_per_s, read_ms
 
 from minikafka.clients.network.cluster import ClusterClient
 from minikafka.embedded.cluster import Cluster
@@ -36,10 +36,7 @@ METRICS = {"metrics.listeners": "http://127.0.0.1:0"}
 
 def scrape_ms(url: str) -> tuple[float, int]:
     """Return the time of a scrape, and its bytes."""
-    began = time.perf_counter()
-    with urllib.request.urlopen(url) as response:
-        size = len(response.read())
-    return (time.perf_counter() - began) * 1000, size
+    return read_ms(urllib.request.build_opener(), url)
 
 
 def large() -> dict[str, float]:
