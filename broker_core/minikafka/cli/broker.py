@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -38,13 +38,22 @@ def log_stream(path: Path) -> CopiedLog | None:
     from minikafka.embedded import data_directory
 
     data_dir = path.absolute().parent
-    for number in data_directory.existing_brokers(data_dir):
-        if path.absolute() == data_directory.broker_properties_path(data_dir, number):
-            log = data_dir / "logs" / f"broker-{number}.log"
-            if not _is_standard_error(log):
-                with contextlib.suppress(OSError):  # the broker needs standard error alone
-                    return CopiedLog(log)
+    number = _broker_of(path, data_directory.existing_brokers(data_dir))
+    log = data_dir / "logs" / f"broker-{number}.log"
+    if number is not None and not _is_standard_error(log):
+        with contextlib.suppress(OSError):  # the broker needs standard error alone
+            return CopiedLog(log)
     return None
+
+
+def _broker_of(path: Path, numbers: Iterable[int]) -> int | None:
+    """Return which of the brokers of the file's directory the file is of."""
+    from minikafka.embedded.data_directory import broker_properties_path
+
+    absolute = path.absolute()
+    return next(
+        (number for number in numbers if broker_properties_path(absolute.parent, number) == absolute), None
+    )
 
 
 def _is_standard_error(log: Path) -> bool:
@@ -82,11 +91,8 @@ def check_stays_secured(path: Path, overrides: Mapping[str, str]) -> None:
     from minikafka.security.zookeeper_config import PRIVATE, SET_ACL
 
     data_dir = path.absolute().parent
-    files = (
-        data_directory.broker_properties_path(data_dir, n)
-        for n in data_directory.configured_brokers(data_dir)
-    )
-    if not secured_directory.is_secured(data_dir) or path.absolute() not in files:
+    number = _broker_of(path, data_directory.configured_brokers(data_dir))
+    if not secured_directory.is_secured(data_dir) or number is None:
         return
     written = read_properties(str(path), "FILE.properties")
     given = {AUTHORIZER: "", **written, **overrides}
