@@ -38,8 +38,7 @@ from minikafka.cli.records.time_layouts import layout_text
 
 _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "\\": b"\\", "0": b"\0"}
 _HEX_BYTE = re.compile(r"x([0-9a-fA-F]{2})")
-_LAYOUT = re.compile(r"(strftime|go)(\[+|\{+|#+)(.*)", re.DOTALL)
-_IN_BRACKETS = re.compile(r"(unpack)(\[+|\{+|#+)(.*)", re.DOTALL)
+_IN_BRACKETS = re.compile(r"(unpack|strftime|go)(\[+|\{+|#+)(.*)", re.DOTALL)
 _UNPACKED = frozenset("bBhHiIqQ<>c.sx$")
 _CLOSED_BY = {"[": "]", "{": "}", "#": "#"}
 _UINT64 = (1 << 64) - 1
@@ -236,7 +235,8 @@ class _Parser:
             return lambda row: base64.b64encode(text(row) or b"")
         if form == "base64raw":
             return lambda row: base64.b64encode(text(row) or b"").rstrip(b"=")
-        if found := _IN_BRACKETS.fullmatch(form):
+        found = _IN_BRACKETS.fullmatch(form)
+        if found is not None and found[1] == "unpack":
             layout = self._inside(at, found)
             if not set(layout) <= _UNPACKED:
                 known = "bBhHiIqQ for integers, < and > for their order, c or . for a byte, s for the rest"
@@ -272,8 +272,8 @@ class _Parser:
     def _time_part(self, at: int, form: str) -> _Part:
         if form == "iso":
             return lambda row: (utc_text(row.record.timestamp_ms) or "").encode()
-        found = _LAYOUT.fullmatch(form)
-        if found is None:
+        found = _IN_BRACKETS.fullmatch(form)
+        if found is None or found[1] == "unpack":
             if form and form not in _NUMBER_FORMS:
                 layouts = "{iso}, {strftime[…]} or {go[…]}"
                 raise self._fault(at, f"must have {layouts} after it, a form of numbers, or nothing")
